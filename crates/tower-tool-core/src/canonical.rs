@@ -1,0 +1,322 @@
+//! The canonical form of a JSON value, version 1.
+//!
+//! Key order and number text follow [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) (JSON Canonicalization Scheme), with
+//! one difference: an integer keeps every digit instead of being rounded to a double. Numbers that are equal are written
+//! equally, however they were spelled: `1`, `1.0` and `1e0` are all `1`.
+//!
+//! The writer sorts and formats by itself. It does not depend on `serde_json`'s `preserve_order` or `arbitrary_precision`
+//! being switched on somewhere in the build.
+//!
+//! ```
+//! use serde_json::json;
+//! use tower_tool_core::canonical;
+//!
+//! let value = json!({ "b": [1.0, 1e-7], "a": "\u{1}é" });
+//! assert_eq!(canonical::to_string(&value), r#"{"a":"\u0001é","b":[1,1e-7]}"#);
+//! ```
+
+use std::fmt::Write as _;
+
+use serde_json::{Number, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::Digest;
+
+/// The version of the form that this module writes.
+pub const VERSION: u8 = 1;
+
+/// Where the canonical bytes go.
+trait Sink {
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+impl Sink for Sha256 {
+    fn put(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
+
+/// Writes the canonical form of `value` as text.
+pub fn to_string(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    write(&mut bytes, value, &[]);
+    // The writer copies strings as they are and adds only ASCII.
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// A SHA-256 over length-prefixed parts.
+///
+/// No two lists of parts feed the hash the same bytes. The first part names what is hashed, and its version.
+#[derive(Clone, Debug)]
+pub(crate) struct Hasher(Sha256);
+
+impl Hasher {
+    pub(crate) fn new(domain: &str) -> Self {
+        Self(Sha256::new()).part(domain)
+    }
+
+    pub(crate) fn part(mut self, text: &str) -> Self {
+        self.0.update((text.len() as u64).to_be_bytes());
+        self.0.update(text.as_bytes());
+        self
+    }
+
+    pub(crate) fn digest_part(mut self, digest: &Digest) -> Self {
+        self.0.update(digest.as_bytes());
+        self
+    }
+
+    /// The canonical form of a value, without the top-level members named in `leave_out`. It ends where it ends, so it needs
+    /// no length, but it must be the last part or be followed by a part of fixed size.
+    pub(crate) fn value(mut self, value: &Value, leave_out: &[String]) -> Self {
+        write(&mut self.0, value, leave_out);
+        self
+    }
+
+    pub(crate) fn finish(self) -> Digest {
+        Digest::from_bytes(self.0.finalize().into())
+    }
+}
+
+fn write<S: Sink>(out: &mut S, value: &Value, leave_out: &[String]) {
+    match value {
+        Value::Null => out.put(b"null"),
+        Value::Bool(true) => out.put(b"true"),
+        Value::Bool(false) => out.put(b"false"),
+        Value::Number(number) => write_number(out, number),
+        Value::String(text) => write_string(out, text),
+        Value::Array(items) => {
+            out.put(b"[");
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.put(b",");
+                }
+                write(out, item, &[]);
+            }
+            out.put(b"]");
+        }
+        Value::Object(members) => {
+            let mut sorted: Vec<(&String, &Value)> = members
+                .iter()
+                .filter(|(key, _)| !leave_out.contains(key))
+                .collect();
+            sorted.sort_unstable_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+            out.put(b"{");
+            for (index, (key, member)) in sorted.into_iter().enumerate() {
+                if index > 0 {
+                    out.put(b",");
+                }
+                write_string(out, key);
+                out.put(b":");
+                write(out, member, &[]);
+            }
+            out.put(b"}");
+        }
+    }
+}
+
+/// RFC 8785 §3.2.2.2: the two-character escapes, `\u00xx` in lower case for other controls, everything else as it is.
+fn write_string<S: Sink>(out: &mut S, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.put(b"\"");
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest
+        .iter()
+        .position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\'))
+    {
+        let (plain, tail) = rest.split_at(at);
+        out.put(plain);
+        let Some((&byte, after)) = tail.split_first() else {
+            break;
+        };
+        match byte {
+            b'"' => out.put(b"\\\""),
+            b'\\' => out.put(b"\\\\"),
+            0x08 => out.put(b"\\b"),
+            0x09 => out.put(b"\\t"),
+            0x0a => out.put(b"\\n"),
+            0x0c => out.put(b"\\f"),
+            0x0d => out.put(b"\\r"),
+            control => {
+                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+                out.put(&[
+                    b'\\',
+                    b'u',
+                    b'0',
+                    b'0',
+                    digit(control >> 4),
+                    digit(control & 0xf),
+                ]);
+            }
+        }
+        rest = after;
+    }
+    out.put(rest);
+    out.put(b"\"");
+}
+
+fn write_number<S: Sink>(out: &mut S, number: &Number) {
+    let mut text = Text::default();
+    // Writing into the buffer fails only when it is full, and the longest number is shorter than that.
+    if let Some(integer) = number.as_i64() {
+        let _ = write!(text, "{integer}");
+    } else if let Some(integer) = number.as_u64() {
+        let _ = write!(text, "{integer}");
+    } else if let Some(float) = number.as_f64().filter(|float| float.is_finite()) {
+        write_double(&mut text, float);
+    } else {
+        // Only `arbitrary_precision` lets such a number into a `Value`; its own text is then the one thing that is exact.
+        out.put(number.to_string().as_bytes());
+        return;
+    }
+    out.put(text.as_bytes());
+}
+
+/// The text of a finite double by ECMA-262 `Number::toString`, which RFC 8785 §3.2.2.3 refers to.
+fn write_double(out: &mut Text, float: f64) {
+    if float == 0.0 {
+        out.push(b"0");
+        return;
+    }
+    // Rust's `{:e}` gives the shortest digits that read back to the same double, as ECMAScript does: `-1.25e-7`.
+    let mut shortest = Text::default();
+    let _ = write!(shortest, "{:e}", float.abs());
+    let mut digits = Text::default();
+    let mut exponent = 0_i32;
+    let mut parts = shortest.as_bytes().split(|&byte| byte == b'e');
+    for &byte in parts.next().unwrap_or_default() {
+        if byte != b'.' {
+            digits.push(&[byte]);
+        }
+    }
+    if let Some(text) = parts.next().and_then(|part| std::str::from_utf8(part).ok()) {
+        exponent = text.parse().unwrap_or_default();
+    }
+    let digits = digits.as_bytes();
+    let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    // ECMA-262 calls this n: the decimal point stands after n digits.
+    let point = exponent + 1;
+    if float < 0.0 {
+        out.push(b"-");
+    }
+    let split = usize::try_from(point.clamp(0, count)).unwrap_or_default();
+    let (whole, fraction) = digits.split_at(split.min(digits.len()));
+    if !(-5..=21).contains(&point) {
+        let (first, rest) = digits.split_at(digits.len().min(1));
+        out.push(first);
+        if !rest.is_empty() {
+            out.push(b".");
+            out.push(rest);
+        }
+        let _ = write!(out, "e{exponent:+}");
+    } else if point <= 0 {
+        out.push(b"0.");
+        (point..0).for_each(|_| out.push(b"0"));
+        out.push(digits);
+    } else {
+        out.push(whole);
+        (count..point).for_each(|_| out.push(b"0"));
+        if !fraction.is_empty() {
+            out.push(b".");
+            out.push(fraction);
+        }
+    }
+}
+
+/// A number's text, on the stack. The longest, `-1.2345678901234567e-308`, has 24 bytes.
+#[derive(Default)]
+struct Text {
+    bytes: [u8; 32],
+    len: usize,
+}
+
+impl Text {
+    fn push(&mut self, more: &[u8]) {
+        for (slot, byte) in self.bytes.iter_mut().skip(self.len).zip(more) {
+            *slot = *byte;
+            self.len += 1;
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn equal_numbers_are_written_equally() {
+        for text in ["1", "1.0", "1e0", "10e-1"] {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(to_string(&value), "1", "{text}");
+        }
+        for text in ["0", "-0", "-0.0", "0e5"] {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(to_string(&value), "0", "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_keep_every_digit() {
+        assert_eq!(to_string(&json!(u64::MAX)), "18446744073709551615");
+        assert_eq!(to_string(&json!(i64::MIN)), "-9223372036854775808");
+    }
+
+    #[test]
+    fn doubles_are_written_as_ecmascript_does() {
+        for (float, text) in [
+            (333_333_333.333_333_3, "333333333.3333333"),
+            (1e30, "1e+30"),
+            (4.5, "4.5"),
+            (2e-3, "0.002"),
+            (1e-27, "1e-27"),
+            (1e-6, "0.000001"),
+            (1e-7, "1e-7"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-1.5e-10, "-1.5e-10"),
+            (123_456.789, "123456.789"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (5e-324, "5e-324"),
+            (-f64::MAX, "-1.7976931348623157e+308"),
+        ] {
+            assert_eq!(to_string(&json!(float)), text);
+        }
+    }
+
+    #[test]
+    fn keys_are_sorted_by_utf16_code_units() {
+        // RFC 8785 §3.2.3: the emoji's first code unit is a surrogate, D83D, and stands before FB33.
+        let value = json!({ "\u{FB33}": 1, "\u{1F600}": 2, "a": 3, "": 4 });
+        assert_eq!(
+            to_string(&value),
+            "{\"\":4,\"a\":3,\"\u{1F600}\":2,\"\u{FB33}\":1}"
+        );
+    }
+
+    #[test]
+    fn strings_are_escaped_as_little_as_the_rfc_allows() {
+        assert_eq!(
+            to_string(&json!("\u{8}\t\n\u{c}\r\"\\/\u{7f}€\u{0}")),
+            "\"\\b\\t\\n\\f\\r\\\"\\\\/\u{7f}€\\u0000\""
+        );
+    }
+}

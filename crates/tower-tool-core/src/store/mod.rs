@@ -1,0 +1,147 @@
+//! What a store of intents has to do.
+//!
+//! One [`Record`] per intent, changed only by compare-and-swap on its revision. The state machine is not the store's business: it
+//! lives in the facade's `Ledger`, once. A store keeps records, finds them by approval and execution, and tells who waits
+//! that something changed.
+//!
+//! Rules for every store:
+//!
+//! - A swap that was acknowledged is as durable as the store promises to be, before the acknowledgement.
+//! - What [`Record::forget_at`] does not allow to forget is never forgotten. When there is no room left, refuse.
+//! - A record that cannot be read is an error, never a default.
+
+mod io;
+mod record;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+pub use io::Io;
+pub use record::{
+    Approval, Arguments, Asker, Body, ClosedApproval, Decision, Door, LEDGER_RECORD_VERSION,
+    Record, RecordKey, Revision, State, StoredError, StoredOutput,
+};
+
+use crate::error::BoxError;
+use crate::{ApprovalId, ExecutionId, Timestamp};
+
+/// A store could not do what it was asked to.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    message: &'static str,
+    full: bool,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl StoreError {
+    /// The store is away, or failed.
+    pub fn unavailable(source: impl Into<BoxError>) -> Self {
+        Self {
+            message: "the store is not available",
+            full: false,
+            source: Some(Arc::from(source.into())),
+        }
+    }
+
+    /// The store has no room that it may free.
+    pub const fn full() -> Self {
+        Self {
+            message: "the store is full of records that must not be forgotten",
+            full: true,
+            source: None,
+        }
+    }
+
+    /// A record is not what was written.
+    pub fn corrupt(source: impl Into<BoxError>) -> Self {
+        Self {
+            message: "a record in the store is corrupt",
+            full: false,
+            source: Some(Arc::from(source.into())),
+        }
+    }
+
+    /// Whether the store has no room.
+    pub const fn is_full(&self) -> bool {
+        self.full
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message)
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// How a swap ended.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a swap is won or lost")]
+pub enum Swap {
+    /// The record is now the one that was given.
+    Won(Arc<Record>),
+    /// Somebody else was quicker; this is the record now.
+    Lost(Option<Arc<Record>>),
+}
+
+/// What a waiter waits for a change of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Topic<'a> {
+    /// One record: its revision, zero while there is none.
+    Record(&'a RecordKey),
+    /// The cards of a tenant: a number that grows with every change of any record that has a card.
+    Cards(&'a str),
+}
+
+/// A store of intents. Object-safe, and an answer at hand needs no allocation. See the [module docs](self).
+pub trait LedgerStore: fmt::Debug + Send + Sync + 'static {
+    /// Store time: the one clock by which every process that shares the store decides.
+    fn now(&self) -> Timestamp;
+
+    /// Reads a record.
+    fn get<'a>(&'a self, key: &'a RecordKey) -> Io<'a, Result<Option<Arc<Record>>, StoreError>>;
+
+    /// Puts `next` in the place of the record with revision `expected`, or of none; `None` for `next` removes it. `next`
+    /// carries a greater revision than the one it replaces.
+    fn swap<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        expected: Option<Revision>,
+        next: Option<Record>,
+    ) -> Io<'a, Result<Swap, StoreError>>;
+
+    /// Waits until the topic is not at `since` any more, and gives where it is. May come early; never too late. Asked with a
+    /// `since` that it is not at, it answers at once.
+    fn changed<'a>(&'a self, topic: Topic<'a>, since: u64) -> Io<'a, Result<u64, StoreError>>;
+
+    /// The record that has, or had, this approval.
+    fn by_approval(&self, id: ApprovalId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>>;
+
+    /// The record that has, or had, this execution.
+    fn by_execution(&self, id: ExecutionId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>>;
+
+    /// Up to `limit` records of a tenant whose card is pending, oldest card first, after the card `after`.
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a str,
+        after: Option<ApprovalId>,
+        limit: usize,
+    ) -> Io<'a, Result<Vec<Arc<Record>>, StoreError>>;
+
+    /// The keys of all records of an actor's scope.
+    fn in_scope<'a>(
+        &'a self,
+        tenant: &'a str,
+        actor: &'a str,
+        scope: &'a str,
+    ) -> Io<'a, Result<Vec<RecordKey>, StoreError>>;
+}

@@ -1,0 +1,2 @@
+//! A tool and its test.
+fn main() {}
