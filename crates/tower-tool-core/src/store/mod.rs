@@ -10,6 +10,7 @@
 //! - What [`Record::forget_at`] does not allow to forget is never forgotten. When there is no room left, refuse.
 //! - A record that cannot be read is an error, never a default.
 
+mod desk;
 mod io;
 mod record;
 
@@ -17,6 +18,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+pub use desk::Desk;
 pub use io::Io;
 pub use record::{
     Approval, Arguments, Asker, Body, ClosedApproval, Decision, Door, LEDGER_RECORD_VERSION,
@@ -116,7 +118,7 @@ pub trait LedgerStore: fmt::Debug + Send + Sync + 'static {
         &'a self,
         key: &'a RecordKey,
         expected: Option<Revision>,
-        next: Option<Record>,
+        next: Option<Arc<Record>>,
     ) -> Io<'a, Result<Swap, StoreError>>;
 
     /// Waits until the topic is not at `since` any more, and gives where it is. May come early; never too late. Asked with a

@@ -1,0 +1,148 @@
+//! One execution, in a task of its own.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+use tower_service::Service;
+use tower_tool_core::journal::Note;
+use tower_tool_core::store::{RecordKey, StoredError};
+use tower_tool_core::{
+    Claim, Digest, Effect, Execution, Intent, LayerError, ToolCall, ToolError, ToolErrorKind,
+    ToolOutput,
+};
+
+use crate::ledger::{Finished, Lead, Ledger, Outcome};
+
+tokio::task_local! {
+    /// The intents that this task executes, outermost first.
+    static EXECUTING: Vec<Digest>;
+}
+
+/// Whether the intent is already being executed further out in this very task: waiting for it would never end.
+pub(super) fn is_reentrant(digest: &Digest) -> bool {
+    EXECUTING
+        .try_with(|intents| intents.contains(digest))
+        .unwrap_or(false)
+}
+
+/// Named in `meta.degraded` when a result could not be recorded.
+const NOT_RECORDED: &str = "result_not_recorded";
+
+pub(super) async fn execute<S>(
+    inner: S,
+    ledger: Ledger,
+    mut call: ToolCall,
+    intent: Arc<Intent>,
+    execution: Execution,
+    lead: Lead,
+    permit: OwnedSemaphorePermit,
+) where
+    S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
+    S::Error: LayerError,
+    S::Future: Send,
+{
+    let key = intent.record();
+    lead.claimed(key, &execution);
+    let journal = Arc::clone(call.journal());
+    journal.note(Note::Claimed {
+        execution: execution.id,
+        fence: execution.fence,
+        attempt: execution.attempt,
+    });
+    let claim = Claim::new(&intent, execution.clone());
+    call.marks_mut().set_claim(claim.clone());
+    call.context = call.context.with_execution(execution.clone());
+
+    let mut executing = EXECUTING.try_with(Clone::clone).unwrap_or_default();
+    executing.push(key.digest);
+    let running = EXECUTING.scope(
+        executing,
+        AssertUnwindSafe(inner.oneshot(call)).catch_unwind(),
+    );
+    let answer = keeping_the_lease(&ledger, key, &execution, running).await;
+    let result = match answer {
+        Ok(result) => result
+            .map_err(LayerError::into_tool_error)
+            .map_err(|error| error.seen_in_execution(claim.is_used())),
+        Err(_panic) => {
+            journal.note(Note::Panicked);
+            Err(if claim.is_used() {
+                ToolError::new(
+                    ToolErrorKind::UnknownOutcome,
+                    "a layer around the tool panicked",
+                )
+            } else {
+                ToolError::internal("a layer around the tool panicked before the tool was called")
+            })
+        }
+    };
+    let result = result.map_err(|error| {
+        error
+            .with_execution(execution.id)
+            .with_correlation(journal.call_id())
+    });
+    let outcome = outcome(&result);
+    let result = match ledger.finish(key, &execution, &outcome).await {
+        Ok(Finished::Recorded) => result,
+        Ok(Finished::FenceMoved) => {
+            tracing::error!(execution = %execution.id, tool = %key.tool, "the claim was lost while the tool ran: there may be two effects");
+            result.map(|output| output.with_degraded(NOT_RECORDED))
+        }
+        Err(error) => {
+            tracing::error!(execution = %execution.id, tool = %key.tool, error = %error, "the result could not be recorded");
+            result.map(|output| output.with_degraded(NOT_RECORDED))
+        }
+    };
+    // The place is free before anybody is told, so that whoever is told finds it free.
+    drop(permit);
+    lead.settle(execution, result);
+}
+
+/// Drives the execution and tells the ledger from time to time that it lives.
+async fn keeping_the_lease<T>(
+    ledger: &Ledger,
+    key: &RecordKey,
+    execution: &Execution,
+    running: impl Future<Output = T>,
+) -> T {
+    let mut running = std::pin::pin!(running);
+    // Often enough that two renewals may fail.
+    let every = ledger.settings().lease / 3;
+    let mut next = Instant::now() + every;
+    loop {
+        match tokio::time::timeout_at(next, running.as_mut()).await {
+            Ok(answer) => return answer,
+            Err(_elapsed) => match ledger.renew(key, execution).await {
+                Ok(true) => {}
+                // It cannot be undone, so it runs to its end; the end will say that the claim was lost.
+                Ok(false) => {
+                    tracing::error!(execution = %execution.id, tool = %key.tool, "the claim was lost while the tool runs");
+                }
+                Err(error) => {
+                    tracing::warn!(execution = %execution.id, tool = %key.tool, error = %error, "the lease could not be renewed");
+                }
+            },
+        }
+        next = Instant::now() + every;
+    }
+}
+
+fn outcome(result: &Result<ToolOutput, ToolError>) -> Outcome {
+    match result {
+        Ok(output) => Outcome::Completed(output.clone()),
+        Err(error) => match error.effect() {
+            Effect::NotDone => Outcome::NotDone,
+            Effect::MaybeDone => Outcome::MaybeDone(error.message().to_owned()),
+            Effect::Done => Outcome::Done(StoredError {
+                code: error.code().to_owned(),
+                safe_message: error.safe_message().into_owned(),
+                details: error.details().clone(),
+                effect: Effect::Done,
+            }),
+        },
+    }
+}

@@ -1,0 +1,371 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tower::ServiceExt as _;
+use tower::util::Oneshot;
+use tower_service::Service;
+use tower_tool_core::journal::Note;
+use tower_tool_core::marks::Kind;
+use tower_tool_core::store::{StoredError, StoredOutput};
+use tower_tool_core::{
+    ExecutionId, Intent, LayerError, Provenance, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    ToolSpec,
+};
+use tracing::Instrument as _;
+
+use super::execute::{execute, is_reentrant};
+use crate::approval::key_reused;
+use crate::gate::{Gate, gated_future, inner_service_accessors};
+use crate::ids;
+use crate::ledger::{Begun, Claiming, Flight, Lead, Ledger, Role};
+
+/// When to ask again about something that runs.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long a caller without a deadline waits for an execution that runs in another process.
+const ELSEWHERE: Duration = Duration::from_secs(30);
+
+/// Runs tools with effects once. See the [module docs](super).
+#[derive(Clone, Debug)]
+pub struct Idempotency<S> {
+    inner: S,
+    ledger: Ledger,
+}
+
+impl<S> Idempotency<S> {
+    inner_service_accessors!();
+
+    pub(super) fn new(inner: S, ledger: Ledger) -> Self {
+        Self { inner, ledger }
+    }
+}
+
+gated_future! {
+    /// The response future of [`Idempotency`].
+    ResponseFuture
+}
+
+impl<S> Service<ToolCall> for Idempotency<S>
+where
+    S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
+    S::Error: LayerError + Send,
+    S::Future: Send,
+{
+    type Response = ToolOutput;
+    type Error = ToolError;
+    type Future = ResponseFuture<Oneshot<S, ToolCall>>;
+
+    /// Always ready: see the [module docs](super).
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        ResponseFuture::new(match admit(&mut call) {
+            Ok(None) => Gate::Pass {
+                inner: self.inner.clone().oneshot(call),
+            },
+            Ok(Some(intent)) => {
+                let this = self.clone();
+                Gate::later(async move { this.once(call, intent).await })
+            }
+            Err(error) => {
+                refused(&call, &error);
+                Gate::refuse(error)
+            }
+        })
+    }
+}
+
+fn refused(call: &ToolCall, error: &ToolError) {
+    call.journal().note(Note::Refused {
+        by: Kind::Idempotency,
+        kind: error.kind(),
+    });
+}
+
+/// The intent to claim, `None` if nothing needs claiming.
+fn admit(call: &mut ToolCall) -> Result<Option<Arc<Intent>>, ToolError> {
+    call.enter(Kind::Idempotency)?;
+    let Some(spec) = call.spec() else {
+        return Ok(None);
+    };
+    if !spec.has_effects() {
+        return Ok(None);
+    }
+    if call.marks().claim().is_some() {
+        return Err(ToolError::internal(
+            "`idempotency` stands inside another: the call is already claimed",
+        ));
+    }
+    let Some(intent) = call.marks().intent() else {
+        return Err(ToolError::internal(
+            "the call has no intent: put `validate` outside `idempotency`",
+        ));
+    };
+    if !intent.is_attributable() {
+        return Err(ToolError::new(
+            ToolErrorKind::ScopeRequired,
+            "a tool with effects was called outside any session, or by nobody in particular",
+        ));
+    }
+    if is_reentrant(&intent.record().digest) {
+        return Err(ToolError::new(
+            ToolErrorKind::Reentrant,
+            "the tool called itself with the same intent",
+        ));
+    }
+    Ok(Some(Arc::clone(intent)))
+}
+
+impl<S> Idempotency<S>
+where
+    S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
+    S::Error: LayerError + Send,
+    S::Future: Send,
+{
+    async fn once(self, call: ToolCall, intent: Arc<Intent>) -> Result<ToolOutput, ToolError> {
+        let deadline = call.context.deadline().map(Instant::from_std);
+        let elsewhere = deadline.unwrap_or_else(|| Instant::now() + ELSEWHERE);
+        loop {
+            let digest = intent.record().digest;
+            let (found, lead) = match self.ledger.running().enter(digest, *intent.fingerprint()) {
+                Role::KeyReused => {
+                    return Err(key_reused()).inspect_err(|error| refused(&call, error));
+                }
+                Role::Join(flight) => match wait(flight, deadline).await {
+                    Some(answer) => return joined(&call, answer),
+                    None => continue,
+                },
+                Role::Lead(lead) => claim(self.inner.clone(), &self.ledger, &call, &intent, lead)
+                    .await
+                    .inspect_err(|error| refused(&call, error))?,
+            };
+            match found {
+                Found::Flight(flight) => match wait(flight, deadline).await {
+                    Some(Answer::Settled(execution, answer)) => {
+                        return answer.map(|output| output.with_execution(execution));
+                    }
+                    Some(Answer::TooLate) => return Err(in_progress(None)),
+                    None => {}
+                },
+                Found::Begun(Begun::Running(execution, revision, lease_ends)) => {
+                    // Whoever runs it is not in this process: the ledger tells when it is done, or the lease runs out.
+                    drop(lead);
+                    let lapses = Instant::now() + self.ledger.store().now().until(lease_ends);
+                    let changed = self.ledger.changed(intent.record(), revision);
+                    match timeout_at(elsewhere.min(lapses), changed).await {
+                        Ok(changed) => _ = changed?,
+                        Err(_) if lapses <= elsewhere => {}
+                        Err(_) => return Err(in_progress(Some(execution))),
+                    }
+                }
+                Found::Begun(begun) => {
+                    return answer(&call, begun).inspect_err(|error| refused(&call, error));
+                }
+            }
+        }
+    }
+}
+
+/// Claims the intent and, if that is won, runs the tool in a task of its own.
+///
+/// Once the store was asked, the answer must not get lost with the caller: where it is not at hand, the task waits for it.
+async fn claim<S>(
+    inner: S,
+    ledger: &Ledger,
+    call: &ToolCall,
+    intent: &Arc<Intent>,
+    lead: Lead,
+) -> Result<(Found, Option<Lead>), ToolError>
+where
+    S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
+    S::Error: LayerError + Send,
+    S::Future: Send,
+{
+    let marks = call.marks();
+    let claiming = Claiming {
+        intent: Arc::clone(intent),
+        safe_to_repeat: call.spec().is_some_and(ToolSpec::is_safe_to_repeat),
+        demanded: marks.is_demanded(),
+        grant: marks.grant().map(|grant| grant.approval()),
+        execution: ids::execution()?,
+        provider_key: ids::provider_key()?,
+    };
+    let runtime = Handle::try_current().map_err(|error| {
+        ToolError::internal("a tool with effects needs a tokio runtime").with_source(error)
+    })?;
+    let Some(permit) = ledger.running().permit() else {
+        // Nothing can be begun, but what was begun before can still be answered.
+        return match ledger.peek(&claiming).await? {
+            Begun::Claimed(_) => Err(ToolError::new(
+                ToolErrorKind::Overloaded,
+                "as much runs as may run at once",
+            )
+            .with_retry_after(ASK_AGAIN_AFTER)),
+            begun => Ok((Found::Begun(begun), Some(lead))),
+        };
+    };
+    let mut asked: Pin<Box<dyn Future<Output = _> + Send>> =
+        Box::pin(ledger.clone().begin(claiming));
+    let flight = lead.join();
+    let (ledger, intent, call) = (ledger.clone(), Arc::clone(intent), call.clone());
+    let span = tracing::Span::current();
+    match std::future::poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
+        Poll::Ready(begun) => match begun? {
+            Begun::Claimed(execution) => {
+                runtime.spawn(
+                    execute(inner, ledger, call, intent, execution, lead, permit).instrument(span),
+                );
+                Ok((Found::Flight(flight), None))
+            }
+            begun => Ok((Found::Begun(begun), Some(lead))),
+        },
+        Poll::Pending => {
+            let (tell, told) = tokio::sync::oneshot::channel();
+            let task = async move {
+                match asked.await {
+                    Ok(Begun::Claimed(execution)) => {
+                        // Nobody may be waiting any more, and that changes nothing.
+                        let _ = tell.send(Ok((Found::Flight(flight), None)));
+                        execute(inner, ledger, call, intent, execution, lead, permit).await;
+                    }
+                    Ok(begun) => _ = tell.send(Ok((Found::Begun(begun), Some(lead)))),
+                    Err(error) => _ = tell.send(Err(error)),
+                }
+            };
+            runtime.spawn(task.instrument(span));
+            told.await.unwrap_or_else(|error| {
+                Err(
+                    ToolError::new(ToolErrorKind::Unavailable, "the runtime is shutting down")
+                        .with_source(error),
+                )
+            })
+        }
+    }
+}
+
+/// What a claim led to.
+enum Found {
+    /// An execution of our own.
+    Flight(watch::Receiver<Flight>),
+    Begun(Begun),
+}
+
+enum Answer {
+    Settled(ExecutionId, Result<ToolOutput, ToolError>),
+    TooLate,
+}
+
+/// Waits for an execution in this process. `None` if it came to nothing here, and the ledger must be asked.
+async fn wait(mut flight: watch::Receiver<Flight>, deadline: Option<Instant>) -> Option<Answer> {
+    let settled = flight.wait_for(|flight| !matches!(flight, Flight::Waiting));
+    let settled = match deadline {
+        Some(deadline) => match timeout_at(deadline, settled).await {
+            Ok(settled) => settled,
+            Err(_elapsed) => return Some(Answer::TooLate),
+        },
+        None => settled.await,
+    };
+    match settled.as_deref() {
+        Ok(Flight::Settled(execution, answer)) => {
+            Some(Answer::Settled(execution.id, answer.clone()))
+        }
+        Ok(Flight::Look | Flight::Waiting) | Err(_) => None,
+    }
+}
+
+fn joined(call: &ToolCall, answer: Answer) -> Result<ToolOutput, ToolError> {
+    match answer {
+        Answer::TooLate => Err(in_progress(None)),
+        Answer::Settled(execution, answer) => {
+            call.journal().note(Note::Joined(execution));
+            answer.map(|output| {
+                output
+                    .with_execution(execution)
+                    .with_provenance(Provenance::Joined)
+            })
+        }
+    }
+}
+
+fn in_progress(execution: Option<ExecutionId>) -> ToolError {
+    let error = ToolError::new(
+        ToolErrorKind::InProgress,
+        "the caller's patience ended before the execution did",
+    )
+    .with_retry_after(ASK_AGAIN_AFTER);
+    match execution {
+        Some(execution) => error.with_execution(execution),
+        None => error,
+    }
+}
+
+/// What the ledger knows, as an answer.
+fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
+    match begun {
+        Begun::Completed(execution, output) => replay(call, execution, &output),
+        Begun::Failed(execution, error) => {
+            call.journal().note(Note::Replayed(execution));
+            Err(repeat(&error).with_execution(execution))
+        }
+        Begun::Running(execution, ..) => Err(in_progress(Some(execution))),
+        Begun::Unknown(execution, reason) => {
+            Err(ToolError::new(ToolErrorKind::UnknownOutcome, reason).with_execution(execution))
+        }
+        Begun::KeyReused => Err(key_reused()),
+        Begun::NeedsGrant(card) => {
+            let error = ToolError::new(
+                ToolErrorKind::ApprovalRequired,
+                "the intent may not run without a grant",
+            );
+            Err(match card {
+                Some(card) => error.with_detail("approval_id", card.id.to_string()),
+                None => error,
+            })
+        }
+        Begun::Claimed(_) => Err(ToolError::internal("a claim was won and not run")),
+    }
+}
+
+fn replay(
+    call: &ToolCall,
+    execution: ExecutionId,
+    output: &StoredOutput,
+) -> Result<ToolOutput, ToolError> {
+    call.journal().note(Note::Replayed(execution));
+    match output.restore() {
+        Some(restored) => Ok(restored
+            .with_provenance(Provenance::Replayed)
+            .with_execution(execution)),
+        None => {
+            let error = ToolError::new(
+                ToolErrorKind::ReplayBodyUnavailable,
+                "the result was dropped to make room",
+            )
+            .with_detail("observed_at", output.observed_at.to_string())
+            .with_execution(execution);
+            Err(match output.receipt.as_deref().map(serde_json::to_value) {
+                Some(Ok(receipt)) => error.with_detail("receipt", receipt),
+                _ => error,
+            })
+        }
+    }
+}
+
+fn repeat(error: &StoredError) -> ToolError {
+    let kind = ToolErrorKind::from_code(&error.code).unwrap_or(ToolErrorKind::Internal);
+    error
+        .details
+        .iter()
+        .fold(
+            ToolError::new(kind, "an earlier call of the same intent failed"),
+            |error, (name, value)| error.with_detail(name.clone(), value.clone()),
+        )
+        .with_safe_message(error.safe_message.clone())
+        .done(error.effect)
+}

@@ -1,0 +1,558 @@
+//! The state machine of an intent, as pure functions: what a record becomes, given what it is and what time it is.
+//!
+//! ```text
+//! absent | denied | expired | cancelled | released -> pending (a new card)
+//! pending -> approved | denied | expired | cancelled
+//! absent | released | denied | expired | cancelled (nothing demanded) | approved (its grant) -> running
+//! running -> completed | failed | unknown | released | approved (a clean failure gives the yes back)
+//! unknown -> completed | failed | released
+//! completed | failed -> absent, after the window
+//! ```
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_tool_core::store::{
+    Approval, ClosedApproval, Decision, Record, State, StoredError, StoredOutput,
+};
+use tower_tool_core::{ApprovalId, Digest, Execution, ExecutionId, Intent, Timestamp, ToolOutput};
+
+use super::Settings;
+
+/// What a look at a record leads to.
+#[derive(Debug)]
+pub(super) enum Step<T> {
+    /// Nothing changes.
+    Keep(T),
+    /// The record becomes this one, or none.
+    Swap(Option<Arc<Record>>, T),
+}
+
+/// How many closed cards and released executions a record still answers for.
+const KEPT: usize = 16;
+
+/// The record as it is at `now`: what ran out has run out, and what may be forgotten is.
+pub(super) fn present(record: Option<&Record>, now: Timestamp) -> Option<Cow<'_, Record>> {
+    let record = record?;
+    let lapsed = match &record.state {
+        State::Pending => record
+            .approval
+            .as_ref()
+            .is_none_or(|card| now >= card.decide_by)
+            .then_some(State::Expired),
+        State::Approved => record
+            .approval
+            .as_ref()
+            .is_none_or(|card| card.redeem_by.is_some_and(|by| now >= by))
+            .then_some(State::Expired),
+        State::Running {
+            execution,
+            lease_ends,
+            ..
+        } if now >= *lease_ends => Some(if record.safe_to_repeat {
+            State::Released
+        } else {
+            State::Unknown {
+                execution: *execution,
+                since: *lease_ends,
+                reason: "the process that ran it has not been heard of since".to_owned(),
+            }
+        }),
+        _ => None,
+    };
+    let record = match lapsed {
+        Some(state) => {
+            let mut record = record.clone();
+            if let State::Running { execution, .. } = record.state {
+                release(&mut record, execution);
+            }
+            record.state = state;
+            Cow::Owned(record)
+        }
+        None => Cow::Borrowed(record),
+    };
+    match record.forget_at() {
+        Some(at) if now >= at => None,
+        _ => Some(record),
+    }
+}
+
+fn release(record: &mut Record, execution: ExecutionId) {
+    record.released.insert(0, execution);
+    record.released.truncate(KEPT);
+}
+
+/// The record after the present one, with the next revision.
+fn next(record: &Record) -> Record {
+    let mut next = record.clone();
+    next.revision += 1;
+    next
+}
+
+/// How a claim ended.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// The execution is recorded and may run.
+    Claimed(Execution),
+    /// It ran, and this is what it answered.
+    Completed(ExecutionId, StoredOutput),
+    /// It ran, had its effect, and failed.
+    Failed(ExecutionId, StoredError),
+    /// It runs.
+    Running(ExecutionId, u64, Timestamp),
+    /// It may have run.
+    Unknown(ExecutionId, String),
+    /// The key stands for other arguments.
+    KeyReused,
+    /// It may not run without a grant. The card, if there is one.
+    NeedsGrant(Option<Box<Approval>>),
+}
+
+/// What a claim is made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Claiming {
+    pub(crate) intent: Arc<Intent>,
+    pub(crate) safe_to_repeat: bool,
+    pub(crate) demanded: bool,
+    pub(crate) grant: Option<ApprovalId>,
+    /// The id of the execution, if the claim is won.
+    pub(crate) execution: ExecutionId,
+    /// What the tool passes on to its provider, if this is the first claim.
+    pub(crate) provider_key: Arc<str>,
+}
+
+pub(super) fn begin(
+    current: Option<&Record>,
+    now: Timestamp,
+    claiming: &Claiming,
+    settings: &Settings,
+) -> Step<Begun> {
+    let intent = &claiming.intent;
+    let present = present(current, now);
+    let Some(record) = present.as_deref() else {
+        if claiming.demanded || claiming.grant.is_some() {
+            return Step::Keep(Begun::NeedsGrant(None));
+        }
+        let mut record = Record::new(
+            intent,
+            claiming.safe_to_repeat,
+            Arc::clone(&claiming.provider_key),
+            now,
+            now + settings.window,
+        );
+        record.revision = record
+            .revision
+            .max(current.map_or(0, |old| old.revision + 1));
+        return claim(record, now, claiming, settings);
+    };
+    if record.fingerprint != *intent.fingerprint() {
+        return Step::Keep(Begun::KeyReused);
+    }
+    match &record.state {
+        State::Completed { execution, output } => {
+            Step::Keep(Begun::Completed(*execution, output.clone()))
+        }
+        State::Failed { execution, error } => Step::Keep(Begun::Failed(*execution, error.clone())),
+        State::Running {
+            execution,
+            lease_ends,
+            ..
+        } => Step::Keep(Begun::Running(*execution, record.revision, *lease_ends)),
+        State::Unknown {
+            execution, reason, ..
+        } => Step::Keep(Begun::Unknown(*execution, reason.clone())),
+        State::Approved => {
+            let card = record.approval.as_ref();
+            let granted = card.is_some_and(|card| {
+                claiming.grant == Some(card.id) && card.executed.hash == *intent.arguments_hash()
+            });
+            if granted {
+                claim(next(record), now, claiming, settings)
+            } else {
+                Step::Keep(Begun::NeedsGrant(card.cloned().map(Box::new)))
+            }
+        }
+        State::Pending => Step::Keep(Begun::NeedsGrant(record.approval.clone().map(Box::new))),
+        State::Released | State::Denied | State::Expired | State::Cancelled => {
+            if claiming.demanded || claiming.grant.is_some() {
+                return Step::Keep(Begun::NeedsGrant(None));
+            }
+            claim(next(record), now, claiming, settings)
+        }
+    }
+}
+
+fn claim(
+    mut record: Record,
+    now: Timestamp,
+    claiming: &Claiming,
+    settings: &Settings,
+) -> Step<Begun> {
+    record.fence += 1;
+    record.attempt = record.attempt.saturating_add(1);
+    record.arguments_hash = *claiming.intent.arguments_hash();
+    record.safe_to_repeat = claiming.safe_to_repeat;
+    record.state = State::Running {
+        execution: claiming.execution,
+        lease_ends: now + settings.lease,
+        granted: claiming.grant.is_some(),
+    };
+    let execution = Execution::new(
+        claiming.execution,
+        Arc::clone(&record.provider_key),
+        record.fence,
+        record.attempt,
+    );
+    Step::Swap(Some(Arc::new(record)), Begun::Claimed(execution))
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    Completed(ToolOutput),
+    /// It had its effect and then failed.
+    Done(StoredError),
+    NotDone,
+    MaybeDone(String),
+}
+
+/// Whether the ledger took the end of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finished {
+    Recorded,
+    /// Somebody else holds the intent now: there may be two effects.
+    FenceMoved,
+}
+
+pub(super) fn finish(
+    current: Option<&Record>,
+    now: Timestamp,
+    execution: &Execution,
+    outcome: &Outcome,
+    settings: &Settings,
+) -> Step<Finished> {
+    // The record as it was written, not as it has lapsed: a late end of the same claim is still the truth.
+    let Some(record) = current.filter(|record| record.fence == execution.fence) else {
+        return Step::Keep(Finished::FenceMoved);
+    };
+    let granted = match &record.state {
+        State::Running {
+            execution: id,
+            granted,
+            ..
+        } if *id == execution.id => *granted,
+        State::Unknown { execution: id, .. } if *id == execution.id => record
+            .approval
+            .as_ref()
+            .is_some_and(|card| card.spent_by == Some(*id)),
+        State::Completed { execution: id, .. } | State::Failed { execution: id, .. }
+            if *id == execution.id =>
+        {
+            return Step::Keep(Finished::Recorded);
+        }
+        _ => return Step::Keep(Finished::FenceMoved),
+    };
+    let mut record = next(record);
+    record.window_ends = record.window_ends.max(now + settings.past_completion);
+    let may_have_done = !matches!(outcome, Outcome::NotDone);
+    if granted && let Some(card) = &mut record.approval {
+        card.spent_by = may_have_done.then_some(execution.id);
+    }
+    record.state = match outcome {
+        Outcome::Completed(output) => State::Completed {
+            execution: execution.id,
+            output: StoredOutput::new(output, now),
+        },
+        Outcome::Done(error) => State::Failed {
+            execution: execution.id,
+            error: error.clone(),
+        },
+        Outcome::MaybeDone(reason) => State::Unknown {
+            execution: execution.id,
+            since: now,
+            reason: reason.clone(),
+        },
+        Outcome::NotDone => {
+            release(&mut record, execution.id);
+            if granted {
+                State::Approved
+            } else {
+                State::Released
+            }
+        }
+    };
+    Step::Swap(Some(Arc::new(record)), Finished::Recorded)
+}
+
+/// The owner lives: it keeps the claim. `false` if it has lost it.
+pub(super) fn renew(
+    current: Option<&Record>,
+    now: Timestamp,
+    execution: &Execution,
+    settings: &Settings,
+) -> Step<bool> {
+    let Some(record) = current.filter(|record| record.fence == execution.fence) else {
+        return Step::Keep(false);
+    };
+    match &record.state {
+        State::Running {
+            execution: id,
+            granted,
+            ..
+        } if *id == execution.id => {
+            let mut next = next(record);
+            next.state = State::Running {
+                execution: *id,
+                lease_ends: now + settings.lease,
+                granted: *granted,
+            };
+            Step::Swap(Some(Arc::new(next)), true)
+        }
+        _ => Step::Keep(false),
+    }
+}
+
+/// What approval finds when it is about to ask.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// A card was opened.
+    Opened(Approval),
+    /// A card is open already.
+    Joined(Approval),
+    /// A person has said yes, to exactly these arguments.
+    Approved(Approval),
+    /// A person has said yes, to other arguments.
+    Edited(Approval),
+    /// The card that the call came back with is closed: denied, expired or cancelled.
+    Closed(Approval, ClosedAs),
+    /// The intent was executed, or is being: idempotency has the answer.
+    Begun,
+    /// The key stands for other arguments.
+    KeyReused,
+}
+
+/// How a card ended without an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClosedAs {
+    Denied,
+    Expired,
+    Cancelled,
+}
+
+impl ClosedAs {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    fn of(state: &State) -> Option<Self> {
+        match state {
+            State::Denied => Some(Self::Denied),
+            State::Expired => Some(Self::Expired),
+            State::Cancelled => Some(Self::Cancelled),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) struct Asking<'a> {
+    pub(crate) intent: &'a Intent,
+    pub(crate) safe_to_repeat: bool,
+    pub(crate) provider_key: Arc<str>,
+    /// The approval that the call came back with.
+    pub(crate) resumed: Option<ApprovalId>,
+    pub(crate) definition: Digest,
+    /// The card to open, its moments yet to be set.
+    pub(crate) card: Approval,
+}
+
+pub(super) fn ask(
+    current: Option<&Record>,
+    now: Timestamp,
+    asking: &Asking<'_>,
+    settings: &Settings,
+) -> Step<Asked> {
+    let present = present(current, now);
+    let Some(record) = present.as_deref() else {
+        let mut record = Record::new(
+            asking.intent,
+            asking.safe_to_repeat,
+            Arc::clone(&asking.provider_key),
+            now,
+            now + settings.window,
+        );
+        record.revision = record
+            .revision
+            .max(current.map_or(0, |old| old.revision + 1));
+        return open(record, now, asking, settings);
+    };
+    if record.fingerprint != *asking.intent.fingerprint() {
+        return Step::Keep(Asked::KeyReused);
+    }
+    let card = record.approval.as_ref();
+    match (&record.state, card) {
+        (
+            State::Completed { .. }
+            | State::Failed { .. }
+            | State::Running { .. }
+            | State::Unknown { .. },
+            _,
+        ) => Step::Keep(Asked::Begun),
+        (State::Pending, Some(card)) => Step::Keep(Asked::Joined(card.clone())),
+        // What was approved is not what the tool is now: ask again.
+        (State::Approved, Some(card)) if card.definition != asking.definition => {
+            open(next(record), now, asking, settings)
+        }
+        (State::Approved, Some(card)) => {
+            Step::Keep(if card.executed.hash == *asking.intent.arguments_hash() {
+                Asked::Approved(card.clone())
+            } else {
+                Asked::Edited(card.clone())
+            })
+        }
+        (state, card) => match (ClosedAs::of(state), card) {
+            (Some(closed), Some(card)) if asking.resumed == Some(card.id) => {
+                Step::Keep(Asked::Closed(card.clone(), closed))
+            }
+            _ => open(next(record), now, asking, settings),
+        },
+    }
+}
+
+fn open(
+    mut record: Record,
+    now: Timestamp,
+    asking: &Asking<'_>,
+    settings: &Settings,
+) -> Step<Asked> {
+    if let Some(old) = record.approval.take() {
+        let ended = if old.spent_by.is_some() {
+            "spent"
+        } else {
+            ClosedAs::of(&record.state).map_or("replaced", ClosedAs::as_str)
+        };
+        record.closed.insert(
+            0,
+            ClosedApproval {
+                id: old.id,
+                ended: ended.into(),
+            },
+        );
+        record.closed.truncate(KEPT);
+    }
+    let mut card = asking.card.clone();
+    card.created_at = now;
+    card.decide_by = now + settings.decide_within;
+    record.arguments_hash = card.executed.hash;
+    // A card outlives the window by as long as it takes to decide and to come back.
+    record.window_ends = record
+        .window_ends
+        .max(card.decide_by + settings.redeem_within + settings.past_completion);
+    record.state = State::Pending;
+    record.approval = Some(card.clone());
+    Step::Swap(Some(Arc::new(record)), Asked::Opened(card))
+}
+
+/// How a decision was taken.
+#[derive(Debug)]
+pub(crate) enum Decided {
+    Taken(Box<Approval>),
+    /// The card shows other arguments than the decision is about.
+    OtherArguments,
+    Expired,
+    /// Somebody was quicker, or the card was withdrawn.
+    AlreadyClosed {
+        ended: Arc<str>,
+        by: Option<Decision>,
+    },
+    NotFound,
+}
+
+pub(super) fn decide(
+    current: Option<&Record>,
+    now: Timestamp,
+    id: ApprovalId,
+    decision: &Decision,
+    settings: &Settings,
+) -> Step<Decided> {
+    let present = present(current, now);
+    let Some(record) = present.as_deref() else {
+        return Step::Keep(Decided::NotFound);
+    };
+    let Some(card) = record.approval.as_ref().filter(|card| card.id == id) else {
+        return Step::Keep(match record.closed.iter().find(|closed| closed.id == id) {
+            Some(closed) if &*closed.ended == "expired" => Decided::Expired,
+            Some(closed) => Decided::AlreadyClosed {
+                ended: Arc::clone(&closed.ended),
+                by: None,
+            },
+            None => Decided::NotFound,
+        });
+    };
+    match &record.state {
+        State::Pending if card.executed.hash != decision.args_hash => {
+            Step::Keep(Decided::OtherArguments)
+        }
+        State::Pending => {
+            let mut record = next(record);
+            record.state = if decision.approved {
+                State::Approved
+            } else {
+                State::Denied
+            };
+            let mut taken = card.clone();
+            let mut decision = decision.clone();
+            decision.at = now;
+            if decision.approved {
+                let redeem_by = now + settings.redeem_within;
+                taken.redeem_by = Some(redeem_by);
+                record.window_ends = record.window_ends.max(redeem_by + settings.past_completion);
+            }
+            taken.decisions.push(decision);
+            record.approval = Some(taken.clone());
+            Step::Swap(Some(Arc::new(record)), Decided::Taken(Box::new(taken)))
+        }
+        State::Expired if card.decisions.is_empty() => Step::Keep(Decided::Expired),
+        state => Step::Keep(Decided::AlreadyClosed {
+            ended: state.as_str().into(),
+            by: card.decisions.last().cloned(),
+        }),
+    }
+}
+
+/// The session is over: a card is withdrawn, what is finished is forgotten, what runs or is unknown stays.
+pub(super) fn end(current: Option<&Record>, now: Timestamp) -> Step<()> {
+    let Some(record) = current else {
+        return Step::Keep(());
+    };
+    match present(Some(record), now)
+        .as_deref()
+        .map(|record| &record.state)
+    {
+        Some(State::Running { .. } | State::Unknown { .. }) => Step::Keep(()),
+        Some(State::Pending | State::Approved) => {
+            let mut record = next(record);
+            record.state = State::Cancelled;
+            Step::Swap(Some(Arc::new(record)), ())
+        }
+        _ => Step::Swap(None, ()),
+    }
+}
+
+impl Settings {
+    pub(super) const WINDOW: Duration = Duration::from_secs(600);
+    pub(super) const PAST_COMPLETION: Duration = Duration::from_secs(60);
+    pub(super) const LEASE: Duration = Duration::from_secs(30);
+    pub(super) const DECIDE_WITHIN: Duration = Duration::from_secs(60);
+    pub(super) const REDEEM_WITHIN: Duration = Duration::from_secs(600);
+    pub(super) const MAX_RUNNING: usize = 1024;
+}
+
+#[cfg(test)]
+mod tests;

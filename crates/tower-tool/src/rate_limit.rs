@@ -1,0 +1,378 @@
+//! How often a caller may call.
+//!
+//! The algorithm is GCRA, a leaky bucket without a window whose edge could be abused: with a quota of `n` per period and a burst
+//! of `b`, no interval as long as the period lets more than `n + b` calls through. A refused call costs nothing, so hammering
+//! does not extend the wait, and neither does a call that comes back with an approval, which was charged when it first came.
+//!
+//! Buckets are named by the call's context only, which trusted code made; nothing that a caller sends names one. All tools that
+//! a toolset does not know share one bucket per caller. The layer's clones share their buckets, within this process. There are at most
+//! [`max_buckets`](RateLimitLayer::max_buckets); callers beyond that share one.
+//!
+//! The layer decides at once: readiness is the inner service's, and a refusal, which says when to come back, comes from the
+//! response future.
+//!
+//! ```
+//! use std::num::NonZeroU32;
+//! use tower_tool::rate_limit::{BucketBy, Quota, RateLimitLayer};
+//!
+//! let layer = RateLimitLayer::new(Quota::per_minute(NonZeroU32::new(60).unwrap()))
+//!     .by(BucketBy::actor().and_tool());
+//! # let _ = layer;
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use governor::RateLimiter;
+use governor::clock::{Clock, Reference as _};
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::StateStore;
+use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
+use tower_tool_core::journal::Note;
+use tower_tool_core::marks::Kind;
+use tower_tool_core::{LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput};
+
+use crate::gate::{Gate, gated_future, inner_service_accessors};
+
+/// How many buckets there are unless set.
+const MAX_BUCKETS: usize = 100_000;
+/// Full of busy buckets, the map is not searched for idle ones more often than this.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// So many calls per period, and so many at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    count: NonZeroU32,
+    period: Duration,
+    burst: NonZeroU32,
+}
+
+impl Quota {
+    /// `count` calls a second, all of them at once if need be.
+    pub const fn per_second(count: NonZeroU32) -> Self {
+        Self {
+            count,
+            period: Duration::from_secs(1),
+            burst: count,
+        }
+    }
+
+    /// `count` calls a minute, all of them at once if need be.
+    pub const fn per_minute(count: NonZeroU32) -> Self {
+        Self {
+            count,
+            period: Duration::from_secs(60),
+            burst: count,
+        }
+    }
+
+    /// `count` calls an hour, all of them at once if need be.
+    pub const fn per_hour(count: NonZeroU32) -> Self {
+        Self {
+            count,
+            period: Duration::from_secs(3600),
+            burst: count,
+        }
+    }
+
+    /// How many calls may come at once.
+    #[must_use]
+    pub const fn burst(mut self, burst: NonZeroU32) -> Self {
+        self.burst = burst;
+        self
+    }
+
+    fn to_governor(self) -> governor::Quota {
+        let each = (self.period / self.count.get()).max(Duration::from_nanos(1));
+        // The period is not zero, so there is always a quota.
+        governor::Quota::with_period(each)
+            .unwrap_or(governor::Quota::per_second(self.count))
+            .allow_burst(self.burst)
+    }
+}
+
+/// What names a bucket, beside the tenant: which calls count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketBy {
+    actor: bool,
+    scope: bool,
+    tool: bool,
+}
+
+impl BucketBy {
+    /// All calls of a tenant count together.
+    pub const fn tenant() -> Self {
+        Self {
+            actor: false,
+            scope: false,
+            tool: false,
+        }
+    }
+
+    /// All calls of an actor count together.
+    pub const fn actor() -> Self {
+        Self {
+            actor: true,
+            scope: false,
+            tool: false,
+        }
+    }
+
+    /// Each session counts by itself.
+    #[must_use]
+    pub const fn and_scope(mut self) -> Self {
+        self.scope = true;
+        self
+    }
+
+    /// Each tool counts by itself.
+    #[must_use]
+    pub const fn and_tool(mut self) -> Self {
+        self.tool = true;
+        self
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Bucket {
+    Of {
+        tenant: Arc<str>,
+        actor: Option<Arc<str>>,
+        scope: Option<Arc<str>>,
+        tool: Tool,
+    },
+    /// For callers that no bucket was left for.
+    Shared,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Tool {
+    Any,
+    /// Whatever name a model makes up.
+    Unknown,
+    Named(Arc<str>),
+}
+
+/// Monotonic time, which tests can pause.
+#[derive(Clone, Copy, Debug)]
+struct Monotonic {
+    start: Instant,
+}
+
+impl Clock for Monotonic {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        self.start.elapsed().into()
+    }
+}
+
+/// At most `max` buckets. Each is the moment at which it would be full again.
+#[derive(Debug)]
+struct Buckets {
+    max: usize,
+    clock: Monotonic,
+    map: Mutex<(HashMap<Bucket, Nanos>, Nanos)>,
+}
+
+impl StateStore for Buckets {
+    type Key = Bucket;
+
+    fn measure_and_replace<T, F, E>(&self, key: &Bucket, decide: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        // `decide` runs under the lock and changes nothing, so a poisoned lock says nothing.
+        let mut guard = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let (map, swept_at) = &mut *guard;
+        let mut key = key;
+        if map.len() >= self.max && !map.contains_key(key) {
+            let now = self.clock.now();
+            if now.duration_since(*swept_at) >= SWEEP_EVERY.into() {
+                *swept_at = now;
+                map.retain(|_, full_at| *full_at > now);
+            }
+            if map.len() >= self.max {
+                key = &Bucket::Shared;
+            }
+        }
+        let (answer, full_at) = decide(map.get(key).copied())?;
+        map.insert(key.clone(), full_at);
+        Ok(answer)
+    }
+}
+
+type Limiter = RateLimiter<Bucket, Buckets, Monotonic, NoOpMiddleware<Nanos>>;
+
+fn limiter(quota: Quota, max: usize) -> Arc<Limiter> {
+    let clock = Monotonic {
+        start: Instant::now(),
+    };
+    // Never swept yet, and long enough ago that the first need for it is met.
+    let map = Mutex::new((HashMap::new(), Nanos::new(0)));
+    Arc::new(RateLimiter::new(
+        quota.to_governor(),
+        Buckets { max, clock, map },
+        clock,
+    ))
+}
+
+/// Refuses callers that call too often. See the [module docs](self).
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it stands around a service"]
+pub struct RateLimitLayer {
+    quota: Quota,
+    by: BucketBy,
+    max_buckets: usize,
+    limiter: Arc<Limiter>,
+}
+
+impl RateLimitLayer {
+    /// This quota for each actor.
+    pub fn new(quota: Quota) -> Self {
+        Self {
+            quota,
+            by: BucketBy::actor(),
+            max_buckets: MAX_BUCKETS,
+            limiter: limiter(quota, MAX_BUCKETS),
+        }
+    }
+
+    /// Which calls count together.
+    pub fn by(mut self, by: BucketBy) -> Self {
+        self.by = by;
+        self
+    }
+
+    /// How many buckets there are at most: 100 000 unless set. Begins with empty ones.
+    pub fn max_buckets(mut self, max: usize) -> Self {
+        self.max_buckets = max;
+        self.limiter = limiter(self.quota, max);
+        self
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            quota,
+            by,
+            max_buckets,
+            limiter: _,
+        } = self;
+        f.debug_struct("RateLimitLayer")
+            .field("quota", quota)
+            .field("by", by)
+            .field("max_buckets", max_buckets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit {
+            inner,
+            by: self.by,
+            limiter: Arc::clone(&self.limiter),
+        }
+    }
+}
+
+/// Refuses callers that call too often. See the [module docs](self).
+#[derive(Clone)]
+pub struct RateLimit<S> {
+    inner: S,
+    by: BucketBy,
+    limiter: Arc<Limiter>,
+}
+
+impl<S> RateLimit<S> {
+    inner_service_accessors!();
+
+    fn admit(&self, call: &mut ToolCall) -> Result<(), ToolError> {
+        call.enter(Kind::RateLimit)?;
+        if call.marks().resumed().is_some() {
+            return Ok(());
+        }
+        let principal = call.context.principal();
+        let bucket = Bucket::Of {
+            tenant: principal.tenant().into(),
+            actor: self.by.actor.then(|| principal.actor().into()),
+            scope: self.by.scope.then(|| {
+                call.context
+                    .scope()
+                    .map_or("", |scope| scope.as_str())
+                    .into()
+            }),
+            tool: match () {
+                () if call.marks().entry().is_none() => Tool::Unknown,
+                () if self.by.tool => Tool::Named(call.shared_name()),
+                () => Tool::Any,
+            },
+        };
+        self.limiter.check_key(&bucket).map_err(|until| {
+            call.journal().note(Note::Refused {
+                by: Kind::RateLimit,
+                kind: ToolErrorKind::RateLimited,
+            });
+            // Rounded up: told to come back after it, the caller must not be too early.
+            let wait = until.wait_time_from(self.limiter.clock().now());
+            let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+            ToolError::new(ToolErrorKind::RateLimited, "the caller's quota is used up")
+                .with_retry_after(Duration::from_millis(millis))
+        })
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            inner,
+            by,
+            limiter: _,
+        } = self;
+        f.debug_struct("RateLimit")
+            .field("inner", inner)
+            .field("by", by)
+            .finish_non_exhaustive()
+    }
+}
+
+gated_future! {
+    /// The response future of [`RateLimit`].
+    ResponseFuture
+}
+
+impl<S> Service<ToolCall> for RateLimit<S>
+where
+    S: Service<ToolCall, Response = ToolOutput>,
+    S::Error: LayerError,
+{
+    type Response = ToolOutput;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner
+            .poll_ready(cx)
+            .map_err(LayerError::into_tool_error)
+    }
+
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        ResponseFuture::new(match self.admit(&mut call) {
+            Ok(()) => Gate::Pass {
+                inner: self.inner.call(call),
+            },
+            Err(error) => Gate::refuse(error),
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! What a model is told about arguments that do not fit: pointers and rules, never values.
+
+use std::fmt::Write as _;
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
+use serde_json::{Value, json};
+use tower_tool_core::{ToolError, ToolErrorKind};
+
+/// How many violations are told at once.
+const MAX_ERRORS: usize = 8;
+/// The longest message to the model, in bytes.
+const MAX_MESSAGE: usize = 1024;
+/// The longest name or rule that is repeated, in characters.
+const MAX_NAME: usize = 80;
+
+pub(super) fn too_deep(max: usize) -> ToolError {
+    invalid(vec![
+        json!({ "pointer": "", "keyword": "depth", "expected": format!("at most {max} levels of nesting") }),
+    ])
+}
+
+pub(super) fn violations(schema: &Validator, arguments: &Value) -> ToolError {
+    invalid(
+        schema
+            .iter_errors(arguments)
+            .take(MAX_ERRORS)
+            .map(|error| violation(&error))
+            .collect(),
+    )
+}
+
+fn invalid(errors: Vec<Value>) -> ToolError {
+    let mut message = String::from(
+        "The arguments do not fit the tool's schema. Correct them once, then call again.",
+    );
+    for error in &errors {
+        let pointer = match error.get("pointer").and_then(Value::as_str) {
+            Some("") | None => "the arguments",
+            Some(pointer) => pointer,
+        };
+        let expected = error
+            .get("expected")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let mut line = format!("\n- {pointer}: expected {expected}");
+        if let Some(got) = error.get("got").and_then(Value::as_str) {
+            let _ = write!(line, ", got {got}");
+        }
+        if let Some(hint) = error.get("hint").and_then(Value::as_str) {
+            let _ = write!(line, " ({hint})");
+        }
+        if message.len() + line.len() > MAX_MESSAGE {
+            break;
+        }
+        message.push_str(&line);
+    }
+    ToolError::new(
+        ToolErrorKind::InvalidArguments,
+        "the arguments do not fit the schema",
+    )
+    .with_detail("errors", errors)
+    .with_safe_message(message)
+}
+
+fn violation(error: &ValidationError<'_>) -> Value {
+    let keyword = error.kind().keyword();
+    let mut told = json!({
+        "pointer": shown(error.instance_path().as_str()),
+        "keyword": keyword,
+        "expected": expected(error),
+    });
+    // The type of a value is not its value. For a property that is missing or too much, the type of the object says nothing.
+    let about_members = matches!(
+        error.kind(),
+        ValidationErrorKind::Required { .. }
+            | ValidationErrorKind::AdditionalProperties { .. }
+            | ValidationErrorKind::UnevaluatedProperties { .. }
+    );
+    if !about_members && let Some(members) = told.as_object_mut() {
+        members.insert("got".to_owned(), json!(kind_of(error.instance())));
+    }
+    told
+}
+
+/// The rule, in words.
+fn expected(error: &ValidationError<'_>) -> String {
+    match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            let name = property.as_str().map(shown).unwrap_or_default();
+            format!("the property `{name}`, which is missing")
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            let names = unexpected
+                .iter()
+                .take(3)
+                .map(|name| format!("`{}`", shown(name)))
+                .collect::<Vec<_>>();
+            format!("no property {}", names.join(", "))
+        }
+        ValidationErrorKind::Type { kind } => format!("{kind:?}")
+            .trim_start_matches("Single(")
+            .trim_start_matches("Multiple(")
+            .trim_end_matches(')')
+            .to_lowercase(),
+        ValidationErrorKind::Minimum { limit } => format!("a number not less than {limit}"),
+        ValidationErrorKind::Maximum { limit } => format!("a number not greater than {limit}"),
+        ValidationErrorKind::ExclusiveMinimum { limit } => format!("a number greater than {limit}"),
+        ValidationErrorKind::ExclusiveMaximum { limit } => format!("a number less than {limit}"),
+        ValidationErrorKind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
+        ValidationErrorKind::MinLength { limit } => format!("at least {limit} characters"),
+        ValidationErrorKind::MaxLength { limit } => format!("at most {limit} characters"),
+        ValidationErrorKind::MinItems { limit } => format!("at least {limit} items"),
+        ValidationErrorKind::MaxItems { limit } => format!("at most {limit} items"),
+        ValidationErrorKind::MinProperties { limit } => format!("at least {limit} properties"),
+        ValidationErrorKind::MaxProperties { limit } => format!("at most {limit} properties"),
+        ValidationErrorKind::UniqueItems => "items that differ from each other".to_owned(),
+        ValidationErrorKind::Pattern { pattern } => {
+            format!("text that matches `{}`", shown(pattern))
+        }
+        ValidationErrorKind::Format { format } => format!("text in the format `{}`", shown(format)),
+        ValidationErrorKind::Enum { options } => format!("one of {}", shown(&options.to_string())),
+        ValidationErrorKind::Constant { expected_value } => shown(&expected_value.to_string()),
+        kind => format!("what `{}` demands", kind.keyword()),
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Names come from the caller too: short, and on one line.
+fn shown(name: &str) -> String {
+    name.chars()
+        .filter(|character| !character.is_control())
+        .take(MAX_NAME)
+        .collect()
+}
