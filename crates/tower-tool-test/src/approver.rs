@@ -312,7 +312,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Cards {
         at: u64,
-        cards: Vec<Approval>,
+        open: Vec<Approval>,
         reads: usize,
         broken: bool,
     }
@@ -342,7 +342,7 @@ mod tests {
             );
             self.cards.update(|desk| {
                 desk.at += 1;
-                desk.cards.push(card);
+                desk.open.push(card);
             });
             id
         }
@@ -353,7 +353,7 @@ mod tests {
 
         fn verdicts(&self) -> Vec<Option<bool>> {
             self.cards.quietly(|desk| {
-                desk.cards
+                desk.open
                     .iter()
                     .map(|card| card.decisions.first().map(|decision| decision.approved))
                     .collect()
@@ -379,7 +379,7 @@ mod tests {
                     ));
                 }
                 Ok(desk
-                    .cards
+                    .open
                     .iter()
                     .filter(|card| card.decisions.is_empty() && *card.asker.tenant == *tenant)
                     .cloned()
@@ -396,7 +396,7 @@ mod tests {
         ) -> BoxFuture<'a, Result<Approval, ToolError>> {
             let decided = self.cards.update(|desk| {
                 let card = desk
-                    .cards
+                    .open
                     .iter_mut()
                     .find(|card| card.id == id && *card.asker.tenant == *tenant)
                     .ok_or_else(|| ToolError::new(ToolErrorKind::ApprovalNotFound, "no card"))?;

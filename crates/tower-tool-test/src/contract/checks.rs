@@ -246,20 +246,21 @@ where
         ));
         let mut failing = service.clone();
         let polled = std::future::poll_fn(|cx| failing.poll_ready(cx));
-        if within("an answer of `poll_ready`", polled).await?.is_ok() {
+        let mut reported = within("an answer of `poll_ready`", polled).await?.is_err();
+        if !reported {
             let answer = failing.call(self.next_call());
-            let answered = within("an answer of the call", answer).await?;
-            if answered.is_ok() && !self.answers_failures {
-                return Err("the failure was swallowed: the call succeeded".to_owned());
-            }
+            reported = within("an answer of the call", answer).await?.is_err();
         }
         drop(failing);
         clean(&probe)?;
+        if probe.counts().calls > 0 {
+            return Err("the inner service was called although it is not ready".to_owned());
+        }
         if probe.counts().ready_polls == 0 {
             return Err("the inner service was never asked whether it is ready".to_owned());
         }
-        if probe.counts().calls > 0 {
-            return Err("the inner service was called although it is not ready".to_owned());
+        if !reported && !self.answers_failures {
+            return Err("the failure was swallowed: the call succeeded".to_owned());
         }
         probe.open_ready();
         self.works(service, &probe).await

@@ -106,8 +106,8 @@ mod tests {
     fn boxes_and_anonymous_futures_have_no_name() {
         struct Local;
         impl Local {
-            fn call(&self) -> impl Future + use<> {
-                async {}
+            fn call(self) -> impl Future {
+                async move { self }
             }
         }
         type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;

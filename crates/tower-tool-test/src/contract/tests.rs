@@ -372,102 +372,105 @@ impl Service<ToolCall> for Boxing {
     }
 }
 
+/// What is found first, and how it shows.
+const FAULTS: &[(Fault, Property, &str)] = &[
+    (
+        Fault::CallsTheClone,
+        Property::Readiness,
+        "called that had not reported ready",
+    ),
+    (
+        Fault::LosesTheWakeUpForReadiness,
+        Property::Readiness,
+        "without an answer although the inner service is ready",
+    ),
+    (
+        Fault::RemembersReadinessInClones,
+        Property::CloneResetsReservation,
+        "called that had not reported ready",
+    ),
+    (
+        Fault::KeepsTheReadyInstance,
+        // The clone that waits for the only reservation never gets it.
+        Property::CloneResetsReservation,
+        "without an answer to a clone's call",
+    ),
+    (
+        Fault::ForgetsItsPermit,
+        Property::DropBeforeCall,
+        "a minute passed without readiness",
+    ),
+    (
+        Fault::KeepsTheFuture,
+        Property::DropBeforeCall,
+        "0 reserved, 1 in flight",
+    ),
+    (
+        Fault::LocksAroundTheCall,
+        Property::PanicInside,
+        "the layer panicked",
+    ),
+    (
+        Fault::LocksAroundThePoll,
+        Property::PanicInside,
+        "the layer panicked",
+    ),
+    (
+        Fault::TurnsAPanicIntoSuccess,
+        Property::PanicInside,
+        "a panic in the inner future was answered with success",
+    ),
+    (
+        Fault::CallsTheDeadInstance,
+        Property::ReadinessFailure,
+        "called whose readiness had failed",
+    ),
+    (
+        Fault::AnswersForTheDeadInstance,
+        Property::ReadinessFailure,
+        "the failure was swallowed",
+    ),
+    (
+        Fault::PollsTheDeadInstanceAgain,
+        Property::ReadinessFailure,
+        "polled again whose readiness had failed",
+    ),
+    (
+        Fault::ShowsItsToken,
+        Property::NoSecretsInDebug,
+        "a ready service shows secret 1 of those given",
+    ),
+    (
+        Fault::WakesItself,
+        Property::WakeUps,
+        "turns while the inner service holds its answer",
+    ),
+    (
+        Fault::WakesItselfForReadiness,
+        Property::WakeUps,
+        "turns while the inner service is not ready",
+    ),
+    (
+        Fault::LosesTheWakeUpOfTheAnswer,
+        Property::WakeUps,
+        "without an answer after the inner service's",
+    ),
+    (
+        Fault::PanicsAtTheSecondCall,
+        Property::Readiness,
+        "the layer panicked: at the second call",
+    ),
+    (
+        Fault::Refuses,
+        Property::Readiness,
+        "a call failed that should be let through",
+    ),
+];
+
 #[tokio::test(start_paused = true)]
 async fn every_fault_is_found_and_named() {
     assert_eq!(broken_by(Fault::None).await, "nothing");
-    for (fault, property, how) in [
-        (
-            Fault::CallsTheClone,
-            Property::Readiness,
-            "called that had not reported ready",
-        ),
-        (
-            Fault::LosesTheWakeUpForReadiness,
-            Property::Readiness,
-            "without an answer although the inner service is ready",
-        ),
-        (
-            Fault::RemembersReadinessInClones,
-            Property::CloneResetsReservation,
-            "called that had not reported ready",
-        ),
-        (
-            Fault::KeepsTheReadyInstance,
-            // The clone that waits for the only reservation never gets it.
-            Property::CloneResetsReservation,
-            "without an answer to a clone's call",
-        ),
-        (
-            Fault::ForgetsItsPermit,
-            Property::DropBeforeCall,
-            "a minute passed without readiness",
-        ),
-        (
-            Fault::KeepsTheFuture,
-            Property::DropBeforeCall,
-            "0 reserved, 1 in flight",
-        ),
-        (
-            Fault::LocksAroundTheCall,
-            Property::PanicInside,
-            "the layer panicked",
-        ),
-        (
-            Fault::LocksAroundThePoll,
-            Property::PanicInside,
-            "the layer panicked",
-        ),
-        (
-            Fault::TurnsAPanicIntoSuccess,
-            Property::PanicInside,
-            "a panic in the inner future was answered with success",
-        ),
-        (
-            Fault::CallsTheDeadInstance,
-            Property::ReadinessFailure,
-            "called whose readiness had failed",
-        ),
-        (
-            Fault::AnswersForTheDeadInstance,
-            Property::ReadinessFailure,
-            "the failure was swallowed",
-        ),
-        (
-            Fault::PollsTheDeadInstanceAgain,
-            Property::ReadinessFailure,
-            "polled again whose readiness had failed",
-        ),
-        (
-            Fault::ShowsItsToken,
-            Property::NoSecretsInDebug,
-            "a ready service shows secret 1 of those given",
-        ),
-        (
-            Fault::WakesItself,
-            Property::WakeUps,
-            "turns while the inner service holds its answer",
-        ),
-        (
-            Fault::WakesItselfForReadiness,
-            Property::WakeUps,
-            "turns while the inner service is not ready",
-        ),
-        (
-            Fault::LosesTheWakeUpOfTheAnswer,
-            Property::WakeUps,
-            "without an answer after the inner service's",
-        ),
-        (
-            Fault::PanicsAtTheSecondCall,
-            Property::Readiness,
-            "the layer panicked: at the second call",
-        ),
-        (
-            Fault::Refuses,
-            Property::Readiness,
-            "a call failed that should be let through",
-        ),
-    ] {
+    for &(fault, property, how) in FAULTS {
         let broken = broken_by(fault).await;
         assert!(
             broken.starts_with(&format!("the layer breaks `{property}`: ")),

@@ -203,12 +203,10 @@ where
             .then(|| self.registry.enabled(call.name()))
             .flatten();
         let spec = entry.as_ref().map(|entry| entry.spec().clone());
-        let unknown = entry.is_none().then(|| {
-            (
-                call.shared_name(),
-                Arc::clone(&self.registry),
-                self.only.clone(),
-            )
+        let unknown = entry.is_none().then(|| Unknown {
+            name: call.shared_name(),
+            registry: Arc::clone(&self.registry),
+            only: self.only.clone(),
         });
         let edge = Edge {
             spec,
