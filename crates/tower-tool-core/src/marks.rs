@@ -121,6 +121,14 @@ impl Kind {
         }
     }
 
+    /// Whether a layer of this kind would let through what it does not know.
+    const fn needs_lookup(self) -> bool {
+        !matches!(
+            self,
+            Self::Audit | Self::ExecutionAudit | Self::RateLimit | Self::OutputLimit | Self::Redact
+        )
+    }
+
     const fn bit(self) -> u16 {
         1 << self as u16
     }
@@ -317,6 +325,11 @@ impl Marks {
     }
 
     pub(crate) fn enter(&mut self, kind: Kind) -> Result<(), ToolError> {
+        if !self.is_looked_up() && kind.needs_lookup() {
+            return Err(ToolError::internal(format!(
+                "`{kind}` stands outside the toolset, where it does not know the tool: put it on with `Toolset::layer`"
+            )));
+        }
         for (outer, inner, why) in WRONG_ORDERS {
             if *inner == kind && self.passed & outer.bit() != 0 {
                 return Err(ToolError::internal(format!(

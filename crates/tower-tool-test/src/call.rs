@@ -26,7 +26,7 @@ pub fn context() -> CallContext {
 /// The entry's check accepts everything as it is, and its service refuses to run: what is tested is a layer.
 /// [`MockTool::looked_up`](crate::MockTool::looked_up) gives a call that can be dispatched.
 ///
-/// A declared order is not part of it: no layer has [entered](ToolCall::enter) the call.
+/// No layer has [entered](ToolCall::enter) the call, so any layer may stand outermost.
 pub fn looked_up<I, O>(
     spec: &ToolSpec<I, O>,
     arguments: impl Into<Arc<Value>>,
@@ -99,5 +99,47 @@ impl Invoke for NotDispatched {
         Box::pin(std::future::ready(Err(ToolError::internal(
             "a call that was prepared without a tool cannot be dispatched",
         ))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tower_tool_core::journal::Note;
+    use tower_tool_core::{Risk, ToolErrorKind};
+
+    use super::*;
+    use crate::MockTool;
+
+    #[test]
+    fn marks_are_as_toolset_and_validation_leave_them() {
+        let tool = MockTool::new("delete_account", Risk::Critical);
+        let call = looked_up(tool.spec(), json!({}), context());
+        assert!(call.marks().is_looked_up() && call.marks().is_demanded());
+        assert!(call.marks().intent().is_none());
+
+        let call = prepared(tool.spec(), json!({}), context());
+        let intent = call.marks().intent().unwrap();
+        assert!(intent.is_attributable());
+        let noted = Note::Validated {
+            intent: intent.record().digest,
+            arguments_hash: *intent.arguments_hash(),
+        };
+        assert!(call.journal().any(|note| *note == noted));
+        assert!(call.marks().grant().is_none() && call.marks().claim().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_call_that_was_prepared_with_a_tool_can_be_dispatched() {
+        let tool = MockTool::new("get_status", Risk::PublicRead);
+        let without = prepared(tool.spec(), json!({}), context());
+        let with = tool.prepared(json!({}), context());
+        for (call, answered) in [(without, false), (with, true)] {
+            let service = call.marks().entry().unwrap().service().unwrap().clone();
+            let answer = service.invoke(call).await;
+            assert_eq!(answer.is_ok(), answered);
+            assert!(answered || answer.unwrap_err().kind() == ToolErrorKind::Internal);
+        }
+        tool.assert_calls(1);
     }
 }

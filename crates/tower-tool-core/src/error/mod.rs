@@ -107,6 +107,8 @@ impl ToolError {
     pub fn not_done(source: impl Into<BoxError>) -> Self {
         let source = source.into();
         match layer_error::peel(source) {
+            // One of ours has said already what it knows.
+            Ok(error) if error.0.effect.is_some() => error,
             Ok(error) => error.done(Effect::NotDone),
             Err(source) => Self::new(ToolErrorKind::ToolFailed, "the tool failed and did nothing")
                 .with_source(source),

@@ -19,6 +19,7 @@ pub trait Desk: fmt::Debug + Send + Sync + 'static {
         decision: Decision,
     ) -> BoxFuture<'a, Result<Approval, ToolError>>;
 
-    /// Waits until the cards of a tenant are not at `since` any more, and gives where they are.
+    /// Waits until the cards of a tenant are not at `since` any more, and gives where they are. Asked with a
+    /// `since` that they are not at, it answers at once.
     fn changed<'a>(&'a self, tenant: &'a str, since: u64) -> BoxFuture<'a, Result<u64, ToolError>>;
 }

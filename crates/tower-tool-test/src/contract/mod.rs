@@ -22,8 +22,8 @@ use crate::Probe;
 pub enum Property {
     /// The response future has a name: it is neither a bare box nor an anonymous future.
     NamedFuture,
-    /// The inner instance that is called is the one that reported ready, also after the service was cloned, also for the
-    /// hundredth call; and the layer waits for readiness without losing the wake-up.
+    /// The inner instance that is called is the one that reported ready, also after the service was cloned, also for
+    /// later calls; and the layer waits for readiness without losing the wake-up.
     Readiness,
     /// A clone of a ready service is not ready itself.
     CloneResetsReservation,
@@ -104,7 +104,8 @@ impl std::error::Error for Broken {}
 /// The suite for one layer. `Send`, `Sync`, `Clone` and `'static` are demanded by the bounds of [`check`](Self::check).
 ///
 /// `call` gives calls that the layer lets through to its inner service. It is asked for fewer than a hundred. If the layer
-/// remembers calls, give another one each time; if it counts them, give it room.
+/// remembers calls, give another one each time; if it counts them, give it room for a hundred; if it limits how many run at
+/// once, let it be to fewer than eight, so that a permit that is lost is missed.
 ///
 /// Run it under paused time, so that a wake-up that is lost is noticed at once. Layers that need real time, because they talk
 /// to a socket or a thread of their own, are checked in real time; what should happen and does not is then waited for

@@ -391,9 +391,8 @@ const FAULTS: &[(Fault, Property, &str)] = &[
     ),
     (
         Fault::KeepsTheReadyInstance,
-        // The clone that waits for the only reservation never gets it.
-        Property::CloneResetsReservation,
-        "without an answer to a clone's call",
+        Property::DropBeforeCall,
+        "1 reserved, 0 in flight",
     ),
     (
         Fault::ForgetsItsPermit,

@@ -194,7 +194,10 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        if call.marks().is_looked_up() {
+        let from_inside = call.marks().is_looked_up();
+        // What trusted code outside demanded stays demanded.
+        let demanded = !from_inside && call.marks().is_demanded();
+        if from_inside {
             // It comes from inside another toolset, where it is a call of its own kind.
             call = call.with_new_journal();
         }
@@ -215,6 +218,9 @@ where
         };
         // Whatever was on the call before is not this toolset's: the marks begin anew.
         *call.marks_mut() = Marks::looked_up(entry);
+        if demanded {
+            call.marks_mut().demand();
+        }
         ResponseFuture {
             inner: self.service.call(call),
             edge,
