@@ -30,9 +30,7 @@ pub(crate) fn browser() -> Outcome<Browser> {
             })?;
             find()
         }
-        Plan::Tell(command) => Err(format!(
-            "{missing}; install the browser and its driver with: {command}"
-        )),
+        Plan::Tell(command) => Err(format!("{missing}; install the browser and its driver with: {command}")),
     }
 }
 
@@ -78,11 +76,7 @@ fn program(variable: &str, names: &[&str]) -> Outcome<PathBuf> {
     names
         .iter()
         // Joined to a directory, a name that is absolute stays what it is.
-        .flat_map(|name| {
-            directories
-                .iter()
-                .map(move |directory| directory.join(name))
-        })
+        .flat_map(|name| directories.iter().map(move |directory| directory.join(name)))
         .find(|candidate| candidate.is_file())
         .ok_or_else(|| format!("there is no {} on the path", variable.to_lowercase()))
 }
@@ -97,18 +91,12 @@ enum Plan {
 
 fn plan(os: &str, os_release: &str, root: bool) -> Plan {
     let like = field(os_release, "ID_LIKE").unwrap_or_default();
-    let ids = field(os_release, "ID")
-        .into_iter()
-        .chain(like.split_whitespace());
+    let ids = field(os_release, "ID").into_iter().chain(like.split_whitespace());
     for id in ids {
         return match id {
             "debian" if root => Plan::Apt,
-            "debian" => Plan::Tell(
-                "sudo apt-get install -y --no-install-recommends chromium chromium-driver",
-            ),
-            "ubuntu" => {
-                Plan::Tell("sudo apt-get install -y chromium-browser chromium-chromedriver")
-            }
+            "debian" => Plan::Tell("sudo apt-get install -y --no-install-recommends chromium chromium-driver"),
+            "ubuntu" => Plan::Tell("sudo apt-get install -y chromium-browser chromium-chromedriver"),
             "fedora" => Plan::Tell("sudo dnf install -y chromium chromedriver"),
             "arch" => Plan::Tell("sudo pacman -S --needed chromium"),
             "alpine" => Plan::Tell("sudo apk add chromium chromium-chromedriver"),
@@ -117,9 +105,9 @@ fn plan(os: &str, os_release: &str, root: bool) -> Plan {
     }
     match os {
         "macos" => Plan::Tell("brew install --cask google-chrome chromedriver"),
-        _ => Plan::Tell(
-            "the package manager of this system, then set `CHROMIUM` and `CHROMEDRIVER` to the two programs",
-        ),
+        _ => {
+            Plan::Tell("the package manager of this system, then set `CHROMIUM` and `CHROMEDRIVER` to the two programs")
+        }
     }
 }
 
@@ -140,8 +128,7 @@ fn is_root() -> bool {
 mod tests {
     use super::*;
 
-    const DEBIAN: &str =
-        "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n";
+    const DEBIAN: &str = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n";
     const UBUNTU: &str = "NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n";
     const MINT: &str = "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n";
 
@@ -164,10 +151,7 @@ mod tests {
             ("linux", "", true),
             ("macos", "", true),
         ] {
-            assert!(
-                matches!(plan(os, os_release, root), Plan::Tell(_)),
-                "{os} {os_release}"
-            );
+            assert!(matches!(plan(os, os_release, root), Plan::Tell(_)), "{os} {os_release}");
         }
     }
 

@@ -1,10 +1,6 @@
 //! The project's own commands: `cargo xtask test` is the whole suite, `cargo xtask ci` adds every other check.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command line tool talks to the one who called it"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to the one who called it")]
 
 mod install;
 mod members;
@@ -70,9 +66,7 @@ fn test(steps: &mut Steps, ignored: Ignored) -> Counts {
     };
     steps.run("tests", || {
         let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-        tests
-            .env("CHROMIUM", &browser.chromium)
-            .env("CHROMEDRIVER_URL", driver.url());
+        tests.env("CHROMIUM", &browser.chromium).env("CHROMEDRIVER_URL", driver.url());
         suite::run(tests, ignored, &mut counts)
     });
     steps.run("stop chromedriver", || {
@@ -90,9 +84,7 @@ fn ci(steps: &mut Steps) -> Counts {
     steps.run("formatting", || run(cargo(["fmt", "--all", "--check"])));
     let members = steps.run("members", members::read).unwrap_or_default();
     steps.run("inheritance", || members::check(&members));
-    steps.run("clippy", || {
-        clippy(&["--workspace", "--all-targets", "--all-features"])
-    });
+    steps.run("clippy", || clippy(&["--workspace", "--all-targets", "--all-features"]));
     steps.run("docs", || {
         let mut docs = cargo(["doc", "--workspace", "--no-deps", "--all-features"]);
         docs.env("RUSTDOCFLAGS", "-D warnings");
@@ -104,13 +96,7 @@ fn ci(steps: &mut Steps) -> Counts {
             clippy(&["--package", name, "--no-default-features"])?;
             member.features.iter().try_for_each(|feature| {
                 println!("only `{feature}`");
-                clippy(&[
-                    "--package",
-                    name,
-                    "--no-default-features",
-                    "--features",
-                    feature,
-                ])
+                clippy(&["--package", name, "--no-default-features", "--features", feature])
             })
         });
     }
@@ -139,9 +125,7 @@ fn deny(steps: &mut Steps) {
     };
     steps.run("deny", || check(&["licenses", "bans", "sources"]));
     // The world may publish an advisory at any time, and that breaks nothing here.
-    if let Some(Err(failure)) =
-        steps.run("advisories, reported only", || Ok(check(&["advisories"])))
-    {
+    if let Some(Err(failure)) = steps.run("advisories, reported only", || Ok(check(&["advisories"]))) {
         steps.notice(format!("advisories: {failure}"));
     }
 }
@@ -150,9 +134,5 @@ fn deny(steps: &mut Steps) {
 fn conclude(steps: &Steps, counts: &Counts) -> ExitCode {
     let succeeded = steps.summarize();
     println!("{} passed, {} failed", counts.passed, counts.failed);
-    if succeeded {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -8,12 +8,7 @@ use serde_json::Value;
 use crate::step::{Outcome, cargo, line};
 
 /// What every member takes over from the workspace, so that no crate has rules of its own.
-const INHERITED: [&str; 4] = [
-    "lints",
-    "package.edition",
-    "package.license",
-    "package.rust-version",
-];
+const INHERITED: [&str; 4] = ["lints", "package.edition", "package.license", "package.rust-version"];
 
 /// One package of the workspace.
 pub(crate) struct Member {
@@ -27,9 +22,7 @@ pub(crate) struct Member {
 /// Reads the members from `cargo metadata`.
 pub(crate) fn read() -> Outcome<Vec<Member>> {
     let mut command = cargo(["metadata", "--no-deps", "--format-version", "1"]);
-    let output = command
-        .output()
-        .map_err(|error| format!("{} could not be run: {error}", line(&command)))?;
+    let output = command.output().map_err(|error| format!("{} could not be run: {error}", line(&command)))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
@@ -37,21 +30,13 @@ pub(crate) fn read() -> Outcome<Vec<Member>> {
         .ok()
         .as_ref()
         .and_then(members)
-        .ok_or_else(|| {
-            format!(
-                "{} answered with something else than packages",
-                line(&command)
-            )
-        })
+        .ok_or_else(|| format!("{} answered with something else than packages", line(&command)))
 }
 
 fn members(metadata: &Value) -> Option<Vec<Member>> {
     let root = Path::new(metadata.get("workspace_root")?.as_str()?);
     let packages = metadata.get("packages")?.as_array()?;
-    packages
-        .iter()
-        .map(|package| member(package, root))
-        .collect()
+    packages.iter().map(|package| member(package, root)).collect()
 }
 
 fn member(package: &Value, root: &Path) -> Option<Member> {
@@ -65,12 +50,7 @@ fn member(package: &Value, root: &Path) -> Option<Member> {
     Some(Member {
         name: package.get("name")?.as_str()?.to_owned(),
         library: library && Path::new(manifest).starts_with(root.join("crates")),
-        features: package
-            .get("features")?
-            .as_object()?
-            .keys()
-            .cloned()
-            .collect(),
+        features: package.get("features")?.as_object()?.keys().cloned().collect(),
         manifest: manifest.to_owned(),
     })
 }
@@ -79,19 +59,11 @@ fn member(package: &Value, root: &Path) -> Option<Member> {
 pub(crate) fn check(members: &[Member]) -> Outcome {
     let mut faults = Vec::new();
     for Member { name, manifest, .. } in members {
-        let text = fs::read_to_string(manifest)
-            .map_err(|error| format!("`{manifest}` cannot be read: {error}"))?;
-        faults.extend(
-            own_rules(&text)
-                .map(|key| format!("`{name}` does not inherit `{key}` from the workspace")),
-        );
+        let text = fs::read_to_string(manifest).map_err(|error| format!("`{manifest}` cannot be read: {error}"))?;
+        faults.extend(own_rules(&text).map(|key| format!("`{name}` does not inherit `{key}` from the workspace")));
     }
     if faults.is_empty() {
-        println!(
-            "    {} members inherit {}",
-            members.len(),
-            INHERITED.join(", ")
-        );
+        println!("    {} members inherit {}", members.len(), INHERITED.join(", "));
         Ok(())
     } else {
         Err(faults.join("; "))
@@ -106,29 +78,18 @@ fn own_rules(manifest: &str) -> impl Iterator<Item = &'static str> {
     let mut table = String::new();
     let mut inherited = Vec::new();
     for line in manifest.lines() {
-        let line: String = line
-            .split('#')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect();
-        if let Some(header) = line
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-        {
+        let line: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             table = format!("{header}.");
-        } else if let Some(key) = line
-            .strip_suffix(".workspace=true")
-            .or_else(|| line.strip_suffix("={workspace=true}"))
+        } else if let Some(key) =
+            line.strip_suffix(".workspace=true").or_else(|| line.strip_suffix("={workspace=true}"))
         {
             inherited.push(format!("{table}{key}"));
         } else if line == "workspace=true" {
             inherited.push(table.trim_end_matches('.').to_owned());
         }
     }
-    INHERITED
-        .into_iter()
-        .filter(move |key| !inherited.iter().any(|own| own == key))
+    INHERITED.into_iter().filter(move |key| !inherited.iter().any(|own| own == key))
 }
 
 #[cfg(test)]

@@ -49,11 +49,7 @@ impl Service {
         let log = Path::new("target/xtask").join(name).with_extension("log");
         let service = Self::spawn(program, address, &Path::new(ROOT).join(&log))
             .map_err(|error| format!("{name} could not be started: {error}"))?;
-        println!(
-            "    {name} listens at {}, its log is `{}`",
-            service.url(),
-            log.display()
-        );
+        println!("    {name} listens at {}, its log is `{}`", service.url(), log.display());
         for _ in 0..TRIES {
             if is_ready(address).unwrap_or(false) {
                 return Ok(service);
@@ -61,16 +57,12 @@ impl Service {
             pause();
         }
         let said = fs::read_to_string(Path::new(ROOT).join(&log)).unwrap_or_default();
-        Err(format!(
-            "{name} was not ready in time; it said: {}",
-            said.trim()
-        ))
+        Err(format!("{name} was not ready in time; it said: {}", said.trim()))
     }
 
     /// Starts the program on its leash, in a process group of its own.
     fn spawn(program: &Command, address: SocketAddr, log: &Path) -> io::Result<Self> {
-        let scratch =
-            env::temp_dir().join(format!("tower-tool-{}-{}", process::id(), address.port()));
+        let scratch = env::temp_dir().join(format!("tower-tool-{}-{}", process::id(), address.port()));
         fs::create_dir(&scratch)?;
         if let Some(directory) = log.parent() {
             fs::create_dir_all(directory)?;
@@ -87,11 +79,7 @@ impl Service {
             .stderr(log);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
-        Ok(Self {
-            address,
-            group: shell.spawn()?,
-            scratch,
-        })
+        Ok(Self { address, group: shell.spawn()?, scratch })
     }
 
     /// Where the service listens.
@@ -118,10 +106,7 @@ fn free_address() -> io::Result<SocketAddr> {
 fn chromedriver_is_ready(address: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect_timeout(&address, PAUSE)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    write!(
-        stream,
-        "GET /status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
+    write!(stream, "GET /status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     // It may leave the connection open behind its answer, so the answer ends where what was asked is told.
     let (mut answer, mut chunk) = (Vec::new(), [0; 1024]);
     loop {
@@ -136,10 +121,7 @@ fn chromedriver_is_ready(address: SocketAddr) -> io::Result<bool> {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a foreign program sends no event when it becomes ready"
-)]
+#[expect(clippy::disallowed_methods, reason = "a foreign program sends no event when it becomes ready")]
 fn pause() {
     thread::sleep(PAUSE);
 }

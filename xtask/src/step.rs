@@ -37,16 +37,9 @@ impl Steps {
         };
         match &failure {
             None => println!("    {name}: {:.1} s", took.as_secs_f64()),
-            Some(failure) => eprintln!(
-                "    {name}: FAILED after {:.1} s: {failure}",
-                took.as_secs_f64()
-            ),
+            Some(failure) => eprintln!("    {name}: FAILED after {:.1} s: {failure}", took.as_secs_f64()),
         }
-        self.done.push(Done {
-            name: name.to_owned(),
-            took,
-            failure,
-        });
+        self.done.push(Done { name: name.to_owned(), took, failure });
         given
     }
 
@@ -60,12 +53,7 @@ impl Steps {
     /// Prints the summary, and tells whether every step succeeded.
     pub(crate) fn summarize(&self) -> bool {
         println!("\n==> summary");
-        for Done {
-            name,
-            took,
-            failure,
-        } in &self.done
-        {
+        for Done { name, took, failure } in &self.done {
             let took = took.as_secs_f64();
             match failure {
                 None => println!("    ok      {took:>7.1} s  {name}"),
@@ -79,10 +67,7 @@ impl Steps {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a step took is told to a person and decides nothing"
-)]
+#[expect(clippy::disallowed_methods, reason = "how long a step took is told to a person and decides nothing")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -97,25 +82,13 @@ pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
 
 /// Runs a command to its end, with its output shown.
 pub(crate) fn run(mut command: Command) -> Outcome {
-    let status = command
-        .status()
-        .map_err(|error| format!("{} could not be run: {error}", line(&command)))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{} ended with {status}", line(&command)))
-    }
+    let status = command.status().map_err(|error| format!("{} could not be run: {error}", line(&command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", line(&command))) }
 }
 
 /// The command as it is typed, for messages.
 pub(crate) fn line(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let words = program.file_name().into_iter().chain(command.get_args());
-    format!(
-        "`{}`",
-        words
-            .map(OsStr::to_string_lossy)
-            .collect::<Vec<_>>()
-            .join(" ")
-    )
+    format!("`{}`", words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" "))
 }

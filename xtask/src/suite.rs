@@ -58,10 +58,7 @@ impl Counts {
     /// Takes in one line of output.
     fn read(&mut self, line: &str) {
         let line = line.trim_end();
-        if let Some((_, counts)) = line
-            .strip_prefix("test result: ")
-            .and_then(|result| result.split_once(". "))
-        {
+        if let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|result| result.split_once(". ")) {
             for count in counts.split("; ") {
                 match count.split_once(' ') {
                     Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
@@ -81,11 +78,7 @@ impl Counts {
 
     /// How many tests were ignored, and which.
     pub(crate) fn tell_ignored(&self) -> String {
-        format!(
-            "{} ignored: {}",
-            self.ignored,
-            self.ignored_names.join(", ")
-        )
+        format!("{} ignored: {}", self.ignored, self.ignored_names.join(", "))
     }
 }
 
@@ -120,14 +113,7 @@ mod tests {
              test result: ok. 1 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.00s\n",
         );
         assert_eq!(counts.ignored, 3);
-        assert_eq!(
-            counts.ignored_names,
-            [
-                "slow",
-                "far",
-                "crates/core/src/lib.rs - call::Call (line 3)"
-            ]
-        );
+        assert_eq!(counts.ignored_names, ["slow", "far", "crates/core/src/lib.rs - call::Call (line 3)"]);
         assert!(counts.tell_ignored().contains("slow, far"));
     }
 

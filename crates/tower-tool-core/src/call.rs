@@ -32,22 +32,12 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// A new call, with a journal of its own. `null` arguments are the empty object.
-    pub fn new(
-        name: impl Into<Arc<str>>,
-        arguments: impl Into<Arc<Value>>,
-        context: CallContext,
-    ) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, arguments: impl Into<Arc<Value>>, context: CallContext) -> Self {
         let mut arguments = arguments.into();
         if arguments.is_null() {
             arguments = Arc::new(Value::Object(serde_json::Map::new()));
         }
-        Self {
-            name: name.into(),
-            arguments,
-            context,
-            marks: Marks::default(),
-            journal: Arc::new(Journal::new()),
-        }
+        Self { name: name.into(), arguments, context, marks: Marks::default(), journal: Arc::new(Journal::new()) }
     }
 
     /// The name that was called, known or not.
@@ -85,12 +75,7 @@ impl ToolCall {
     /// Puts stored arguments in place, with the approval they were shown under. For the layer that resumes: everything that
     /// was decided before is dropped.
     #[must_use]
-    pub fn with_resumed(
-        mut self,
-        arguments: Arc<Value>,
-        approval: crate::ApprovalId,
-        intent: Arc<Intent>,
-    ) -> Self {
+    pub fn with_resumed(mut self, arguments: Arc<Value>, approval: crate::ApprovalId, intent: Arc<Intent>) -> Self {
         self.arguments = arguments;
         self.marks.forget_arguments();
         self.marks.set_resumed(approval, intent);
@@ -137,13 +122,7 @@ impl ToolCall {
 
 impl fmt::Debug for ToolCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            arguments: _,
-            context,
-            marks,
-            journal,
-        } = self;
+        let Self { name, arguments: _, context, marks, journal } = self;
         f.debug_struct("ToolCall")
             .field("name", name)
             .field("arguments", &Redacted::<()>::MARK)

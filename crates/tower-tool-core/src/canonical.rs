@@ -102,10 +102,8 @@ fn write<S: Sink>(out: &mut S, value: &Value, leave_out: &[String]) {
             out.put(b"]");
         }
         Value::Object(members) => {
-            let mut sorted: Vec<(&String, &Value)> = members
-                .iter()
-                .filter(|(key, _)| !leave_out.contains(key))
-                .collect();
+            let mut sorted: Vec<(&String, &Value)> =
+                members.iter().filter(|(key, _)| !leave_out.contains(key)).collect();
             sorted.sort_unstable_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
             out.put(b"{");
             for (index, (key, member)) in sorted.into_iter().enumerate() {
@@ -126,10 +124,7 @@ fn write_string<S: Sink>(out: &mut S, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.put(b"\"");
     let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\'))
-    {
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\')) {
         let (plain, tail) = rest.split_at(at);
         out.put(plain);
         let Some((&byte, after)) = tail.split_first() else {
@@ -145,14 +140,7 @@ fn write_string<S: Sink>(out: &mut S, text: &str) {
             0x0d => out.put(b"\\r"),
             control => {
                 let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
-                out.put(&[
-                    b'\\',
-                    b'u',
-                    b'0',
-                    b'0',
-                    digit(control >> 4),
-                    digit(control & 0xf),
-                ]);
+                out.put(&[b'\\', b'u', b'0', b'0', digit(control >> 4), digit(control & 0xf)]);
             }
         }
         rest = after;
@@ -306,10 +294,7 @@ mod tests {
     fn keys_are_sorted_by_utf16_code_units() {
         // RFC 8785 §3.2.3: the emoji's first code unit is a surrogate, D83D, and stands before FB33.
         let value = json!({ "\u{FB33}": 1, "\u{1F600}": 2, "a": 3, "": 4 });
-        assert_eq!(
-            to_string(&value),
-            "{\"\":4,\"a\":3,\"\u{1F600}\":2,\"\u{FB33}\":1}"
-        );
+        assert_eq!(to_string(&value), "{\"\":4,\"a\":3,\"\u{1F600}\":2,\"\u{FB33}\":1}");
     }
 
     #[test]

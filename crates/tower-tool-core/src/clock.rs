@@ -97,17 +97,11 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
 /// The operating system's clock.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "there is nothing to add to the system's clock"
-)]
+#[expect(clippy::exhaustive_structs, reason = "there is nothing to add to the system's clock")]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the clock that everything else is given"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else is given")]
     fn now(&self) -> Timestamp {
         SystemTime::now().into()
     }

@@ -64,13 +64,7 @@ pub struct Principal {
 impl Principal {
     /// An authenticated actor of a tenant.
     pub fn new(tenant: impl Into<Arc<str>>, actor: impl Into<Arc<str>>) -> Self {
-        Self {
-            tenant: tenant.into(),
-            actor: actor.into(),
-            agent: None,
-            roles: Arc::new([]),
-            authenticated_at: None,
-        }
+        Self { tenant: tenant.into(), actor: actor.into(), agent: None, roles: Arc::new([]), authenticated_at: None }
     }
 
     /// Nobody in particular: an empty actor. Tools with effects refuse such calls.
@@ -215,18 +209,8 @@ pub struct Execution {
 
 impl Execution {
     /// Describes an execution.
-    pub fn new(
-        id: ExecutionId,
-        provider_key: impl Into<Arc<str>>,
-        fence: u64,
-        attempt: u32,
-    ) -> Self {
-        Self {
-            id,
-            provider_key: provider_key.into(),
-            fence,
-            attempt,
-        }
+    pub fn new(id: ExecutionId, provider_key: impl Into<Arc<str>>, fence: u64, attempt: u32) -> Self {
+        Self { id, provider_key: provider_key.into(), fence, attempt }
     }
 }
 
@@ -264,10 +248,7 @@ pub struct CallContext {
 impl CallContext {
     /// A call by `principal` in `scope`.
     pub fn new(principal: Principal, scope: Scope) -> Self {
-        Self {
-            scope: Some(scope),
-            ..Self::without_scope(principal)
-        }
+        Self { scope: Some(scope), ..Self::without_scope(principal) }
     }
 
     /// A call outside any session. Tools with effects refuse it.

@@ -47,12 +47,8 @@ impl FromStr for Digest {
     type Err = crate::IdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let hex = text
-            .strip_prefix(PREFIX)
-            .ok_or(crate::IdError::new("a digest"))?;
-        crate::id::parse_hex(hex)
-            .map(Self)
-            .ok_or(crate::IdError::new("a digest"))
+        let hex = text.strip_prefix(PREFIX).ok_or(crate::IdError::new("a digest"))?;
+        crate::id::parse_hex(hex).map(Self).ok_or(crate::IdError::new("a digest"))
     }
 }
 

@@ -17,12 +17,7 @@ pub struct Grant {
 impl Grant {
     /// Grants `intent` under `definition`, by the decision on `approval`. For a layer that has seen that decision.
     pub fn new(intent: &Intent, definition: Digest, approval: ApprovalId) -> Self {
-        Self {
-            intent: intent.record().digest,
-            arguments_hash: *intent.arguments_hash(),
-            definition,
-            approval,
-        }
+        Self { intent: intent.record().digest, arguments_hash: *intent.arguments_hash(), definition, approval }
     }
 
     /// Whether the grant is for this intent, these arguments and this definition.
@@ -53,11 +48,7 @@ pub struct Claim {
 impl Claim {
     /// The claim of `execution` on `intent`. For a layer whose ledger has recorded it.
     pub fn new(intent: &Intent, execution: Execution) -> Self {
-        Self {
-            intent: intent.record().digest,
-            execution,
-            state: Arc::new(AtomicU8::new(UNUSED)),
-        }
+        Self { intent: intent.record().digest, execution, state: Arc::new(AtomicU8::new(UNUSED)) }
     }
 
     /// Whether the claim is for this intent.
@@ -72,15 +63,12 @@ impl Claim {
 
     /// Uses the claim. `false` if somebody runs under it, or has, and not cleanly failed.
     pub fn start(&self) -> bool {
-        self.state
-            .compare_exchange(UNUSED, RUNNING, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.state.compare_exchange(UNUSED, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Ends the use. A run that did nothing leaves the claim to a further attempt.
     pub fn end(&self, not_done: bool) {
-        self.state
-            .store(if not_done { UNUSED } else { SPENT }, Ordering::Release);
+        self.state.store(if not_done { UNUSED } else { SPENT }, Ordering::Release);
     }
 
     /// Whether dispatch was ever reached under this claim, other than by runs that did nothing.

@@ -39,15 +39,9 @@ impl Intent {
         let target = target_digest(context);
         let fingerprint = fingerprint(tool, target.as_ref(), arguments);
         let (tenant, actor) = context.principal().shared();
-        let scope = context
-            .scope()
-            .map_or_else(|| Arc::from(""), |scope| Arc::clone(scope.shared()));
+        let scope = context.scope().map_or_else(|| Arc::from(""), |scope| Arc::clone(scope.shared()));
         let explicit_key = context.key().map(|key| Arc::clone(key.shared()));
-        let named = Hasher::new("tower-tool intent 1")
-            .part(tenant)
-            .part(actor)
-            .part(&scope)
-            .part(tool);
+        let named = Hasher::new("tower-tool intent 1").part(tenant).part(actor).part(&scope).part(tool);
         let digest = match &explicit_key {
             Some(key) => named.part("key").part(key).finish(),
             None => named.part("fingerprint").digest_part(&fingerprint).finish(),
@@ -126,11 +120,7 @@ impl Intent {
 }
 
 fn target_digest(context: &CallContext) -> Option<Digest> {
-    context.target().map(|target| {
-        Hasher::new("tower-tool target 1")
-            .value(target, &[])
-            .finish()
-    })
+    context.target().map(|target| Hasher::new("tower-tool target 1").value(target, &[]).finish())
 }
 
 fn fingerprint(tool: &str, target: Option<&Digest>, arguments: &Value) -> Digest {
@@ -145,9 +135,7 @@ fn fingerprint(tool: &str, target: Option<&Digest>, arguments: &Value) -> Digest
 
 /// The digest of arguments that cards, decisions and audit records name.
 pub(crate) fn arguments_hash(arguments: &Value) -> Digest {
-    Hasher::new("tower-tool arguments 1")
-        .value(arguments, &[])
-        .finish()
+    Hasher::new("tower-tool arguments 1").value(arguments, &[]).finish()
 }
 
 #[cfg(test)]
@@ -165,21 +153,10 @@ mod tests {
     /// stay readable.
     #[test]
     fn golden_intent() {
-        let context = context("acme", "user_42", "session-1")
-            .with_target(json!({ "environment": "staging" }));
-        let intent = Intent::new(
-            "create_ticket",
-            &json!({ "subject": "Straße", "n": 1.0, "list": [2, 1] }),
-            &context,
-        );
-        let text = format!(
-            "{}\n{}\n{}",
-            intent.fingerprint, intent.arguments_hash, intent.record.digest
-        );
-        assert_eq!(
-            text,
-            include_str!("../tests/golden/intent-1.txt").trim_end()
-        );
+        let context = context("acme", "user_42", "session-1").with_target(json!({ "environment": "staging" }));
+        let intent = Intent::new("create_ticket", &json!({ "subject": "Straße", "n": 1.0, "list": [2, 1] }), &context);
+        let text = format!("{}\n{}\n{}", intent.fingerprint, intent.arguments_hash, intent.record.digest);
+        assert_eq!(text, include_str!("../tests/golden/intent-1.txt").trim_end());
     }
 
     #[test]

@@ -84,10 +84,7 @@ impl Journal {
     /// An empty journal, with a new call id.
     #[expect(clippy::new_without_default, reason = "every journal has another id")]
     pub fn new() -> Self {
-        Self {
-            call_id: CallId::next(),
-            notes: Mutex::default(),
-        }
+        Self { call_id: CallId::next(), notes: Mutex::default() }
     }
 
     /// The id of the call.
@@ -116,12 +113,7 @@ impl Journal {
     pub fn last<T>(&self, mut pick: impl FnMut(&Note) -> Option<T>) -> Option<T> {
         let notes = self.lock();
         let pass = notes.pass;
-        notes
-            .notes
-            .iter()
-            .rev()
-            .take_while(|(of, _)| *of == pass)
-            .find_map(|(_, note)| pick(note))
+        notes.notes.iter().rev().take_while(|(of, _)| *of == pass).find_map(|(_, note)| pick(note))
     }
 
     /// All facts in order, each with its pass.
@@ -136,9 +128,6 @@ impl Journal {
 
     /// Notes the intent.
     pub fn validated(&self, intent: &Intent) {
-        self.note(Note::Validated {
-            intent: intent.record().digest,
-            arguments_hash: *intent.arguments_hash(),
-        });
+        self.note(Note::Validated { intent: intent.record().digest, arguments_hash: *intent.arguments_hash() });
     }
 }

@@ -24,11 +24,7 @@ pub struct Entry {
 impl Entry {
     /// An entry of a toolset.
     pub fn new(spec: ToolSpec, check: Arc<dyn Check>, service: Option<Arc<dyn Invoke>>) -> Self {
-        Self {
-            spec,
-            check,
-            service,
-        }
+        Self { spec, check, service }
     }
 
     /// The spec.
@@ -49,11 +45,7 @@ impl Entry {
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            spec,
-            check: _,
-            service,
-        } = self;
+        let Self { spec, check: _, service } = self;
         f.debug_struct("Entry")
             .field("spec", &spec.name())
             .field("declared_only", &service.is_none())
@@ -123,10 +115,7 @@ impl Kind {
 
     /// Whether a layer of this kind would let through what it does not know.
     const fn needs_lookup(self) -> bool {
-        !matches!(
-            self,
-            Self::Audit | Self::ExecutionAudit | Self::RateLimit | Self::OutputLimit | Self::Redact
-        )
+        !matches!(self, Self::Audit | Self::ExecutionAudit | Self::RateLimit | Self::OutputLimit | Self::Redact)
     }
 
     const fn bit(self) -> u16 {
@@ -142,76 +131,20 @@ impl fmt::Display for Kind {
 
 /// Orders that are known to be wrong: the outer layer, the inner layer, and what would go wrong.
 const WRONG_ORDERS: &[(Kind, Kind, &str)] = &[
-    (
-        Kind::Resume,
-        Kind::Audit,
-        "the wait for a decision would leave no trace",
-    ),
-    (
-        Kind::RateLimit,
-        Kind::Audit,
-        "a refused call would leave no trace",
-    ),
-    (
-        Kind::Validate,
-        Kind::Audit,
-        "a refused call would leave no trace",
-    ),
-    (
-        Kind::Authorize,
-        Kind::Audit,
-        "a refused call would leave no trace",
-    ),
-    (
-        Kind::Approval,
-        Kind::Audit,
-        "a refused call would leave no trace",
-    ),
-    (
-        Kind::Idempotency,
-        Kind::Audit,
-        "a replayed call would leave no trace",
-    ),
-    (
-        Kind::Validate,
-        Kind::Resume,
-        "stored arguments would not be validated again",
-    ),
-    (
-        Kind::Approval,
-        Kind::Resume,
-        "the call would be asked about before it can say that it was approved",
-    ),
-    (
-        Kind::Idempotency,
-        Kind::Resume,
-        "a claim would be held while a person thinks",
-    ),
-    (
-        Kind::Approval,
-        Kind::Validate,
-        "a person would be asked about arguments that nobody has checked",
-    ),
-    (
-        Kind::Idempotency,
-        Kind::Validate,
-        "equal intents would not be recognised",
-    ),
-    (
-        Kind::Idempotency,
-        Kind::Approval,
-        "a refusal would be held for a result",
-    ),
-    (
-        Kind::Redact,
-        Kind::Idempotency,
-        "the ledger would keep the result unredacted",
-    ),
-    (
-        Kind::Idempotency,
-        Kind::Idempotency,
-        "the call is already claimed",
-    ),
+    (Kind::Resume, Kind::Audit, "the wait for a decision would leave no trace"),
+    (Kind::RateLimit, Kind::Audit, "a refused call would leave no trace"),
+    (Kind::Validate, Kind::Audit, "a refused call would leave no trace"),
+    (Kind::Authorize, Kind::Audit, "a refused call would leave no trace"),
+    (Kind::Approval, Kind::Audit, "a refused call would leave no trace"),
+    (Kind::Idempotency, Kind::Audit, "a replayed call would leave no trace"),
+    (Kind::Validate, Kind::Resume, "stored arguments would not be validated again"),
+    (Kind::Approval, Kind::Resume, "the call would be asked about before it can say that it was approved"),
+    (Kind::Idempotency, Kind::Resume, "a claim would be held while a person thinks"),
+    (Kind::Approval, Kind::Validate, "a person would be asked about arguments that nobody has checked"),
+    (Kind::Idempotency, Kind::Validate, "equal intents would not be recognised"),
+    (Kind::Idempotency, Kind::Approval, "a refusal would be held for a result"),
+    (Kind::Redact, Kind::Idempotency, "the ledger would keep the result unredacted"),
+    (Kind::Idempotency, Kind::Idempotency, "the call is already claimed"),
 ];
 
 #[derive(Clone, Debug, Default)]
@@ -238,15 +171,9 @@ pub struct Marks {
 impl Marks {
     /// The marks of a call that a toolset has just looked up, `None` if it has no such tool.
     pub fn looked_up(entry: Option<Arc<Entry>>) -> Self {
-        let demanded = entry
-            .as_ref()
-            .is_some_and(|entry| entry.spec.demands_approval());
+        let demanded = entry.as_ref().is_some_and(|entry| entry.spec.demands_approval());
         let lookup = entry.map_or(Lookup::Unknown, Lookup::Known);
-        Self {
-            lookup,
-            demanded,
-            ..Self::default()
-        }
+        Self { lookup, demanded, ..Self::default() }
     }
 
     /// The entry of the tool, if a toolset found one.
@@ -274,9 +201,7 @@ impl Marks {
 
     /// The approval that the call was resumed with, and the intent it was shown under.
     pub fn resumed(&self) -> Option<(ApprovalId, &Arc<Intent>)> {
-        self.resumed
-            .as_ref()
-            .map(|(approval, intent)| (*approval, intent))
+        self.resumed.as_ref().map(|(approval, intent)| (*approval, intent))
     }
 
     /// Whether dispatch must see a grant.
@@ -344,15 +269,7 @@ impl Marks {
 
 impl fmt::Debug for Marks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            lookup,
-            intent,
-            resumed,
-            demanded,
-            grant,
-            claim,
-            passed,
-        } = self;
+        let Self { lookup, intent, resumed, demanded, grant, claim, passed } = self;
         let lookup = match lookup {
             Lookup::None => "none",
             Lookup::Unknown => "unknown",
@@ -360,10 +277,7 @@ impl fmt::Debug for Marks {
         };
         f.debug_struct("Marks")
             .field("lookup", &lookup)
-            .field(
-                "intent",
-                &intent.as_ref().map(|intent| intent.record().digest),
-            )
+            .field("intent", &intent.as_ref().map(|intent| intent.record().digest))
             .field("resumed", &resumed.as_ref().map(|(approval, _)| approval))
             .field("demanded", demanded)
             .field("granted", &grant.is_some())

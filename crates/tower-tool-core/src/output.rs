@@ -211,16 +211,7 @@ impl From<Value> for ToolOutput {
 
 impl fmt::Debug for ToolOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            data: _,
-            receipt,
-            source,
-            truncated,
-            observed_at,
-            provenance,
-            degraded,
-            execution,
-        } = self;
+        let Self { data: _, receipt, source, truncated, observed_at, provenance, degraded, execution } = self;
         f.debug_struct("ToolOutput")
             .field("data", &Redacted::<()>::MARK)
             .field("receipt", &receipt.is_some())

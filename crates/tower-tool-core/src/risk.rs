@@ -16,13 +16,8 @@ use serde::{Deserialize, Serialize};
 /// assert!(Risk::ReversibleWrite.has_effects());
 /// assert!(Risk::HighImpact.demands_approval());
 /// ```
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "a new level of risk must break the build of whoever decides by it"
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_enums, reason = "a new level of risk must break the build of whoever decides by it")]
 pub enum Risk {
     /// R0: reads what anyone may read.
     #[serde(rename = "R0")]
@@ -45,10 +40,7 @@ pub enum Risk {
 impl Risk {
     /// Whether a call changes something outside.
     pub const fn has_effects(self) -> bool {
-        matches!(
-            self,
-            Self::ReversibleWrite | Self::HighImpact | Self::Critical
-        )
+        matches!(self, Self::ReversibleWrite | Self::HighImpact | Self::Critical)
     }
 
     /// Whether every call needs a grant, whatever the layers around it think.

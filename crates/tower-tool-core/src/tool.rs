@@ -26,18 +26,12 @@ pub struct Tool {
 impl Tool {
     /// A tool that `service` runs.
     pub fn new<I, O>(spec: &ToolSpec<I, O>, service: impl Invoke) -> Self {
-        Self {
-            spec: spec.erase(),
-            service: Some(Arc::new(service)),
-        }
+        Self { spec: spec.erase(), service: Some(Arc::new(service)) }
     }
 
     /// A tool that the model sees and the client executes.
     pub fn declared<I, O>(spec: &ToolSpec<I, O>) -> Self {
-        Self {
-            spec: spec.erase(),
-            service: None,
-        }
+        Self { spec: spec.erase(), service: None }
     }
 
     /// The spec.
@@ -54,9 +48,6 @@ impl Tool {
 impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { spec, service } = self;
-        f.debug_struct("Tool")
-            .field("spec", spec)
-            .field("declared_only", &service.is_none())
-            .finish()
+        f.debug_struct("Tool").field("spec", spec).field("declared_only", &service.is_none()).finish()
     }
 }

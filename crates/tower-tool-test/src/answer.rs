@@ -35,26 +35,17 @@ pub(crate) enum Outcome {
 impl Answer {
     /// `{ "answer": 1 }`, then `{ "answer": 2 }`, and so on: no two runs answer alike. What is answered unless told otherwise.
     pub fn numbered() -> Self {
-        Self {
-            outcome: Outcome::Numbered,
-            effect: true,
-        }
+        Self { outcome: Outcome::Numbered, effect: true }
     }
 
     /// A panic with this message.
     pub fn panics(message: impl Into<Arc<str>>) -> Self {
-        Self {
-            outcome: Outcome::Panics(message.into()),
-            effect: false,
-        }
+        Self { outcome: Outcome::Panics(message.into()), effect: false }
     }
 
     /// No answer, ever.
     pub fn hangs() -> Self {
-        Self {
-            outcome: Outcome::Hangs,
-            effect: false,
-        }
+        Self { outcome: Outcome::Hangs, effect: false }
     }
 
     /// The effect happens all the same.
@@ -67,10 +58,7 @@ impl Answer {
 
 impl Outcome {
     /// `Err` is the message of a panic.
-    pub(crate) async fn happen(
-        self,
-        number: usize,
-    ) -> Result<Result<ToolOutput, ToolError>, Arc<str>> {
+    pub(crate) async fn happen(self, number: usize) -> Result<Result<ToolOutput, ToolError>, Arc<str>> {
         match self {
             Self::Numbered => Ok(Ok(ToolOutput::new(json!({ "answer": number })))),
             Self::Output(output) => Ok(Ok(output)),
@@ -83,10 +71,7 @@ impl Outcome {
 
 impl From<ToolOutput> for Answer {
     fn from(output: ToolOutput) -> Self {
-        Self {
-            outcome: Outcome::Output(output),
-            effect: true,
-        }
+        Self { outcome: Outcome::Output(output), effect: true }
     }
 }
 
@@ -98,9 +83,6 @@ impl From<Value> for Answer {
 
 impl From<ToolError> for Answer {
     fn from(error: ToolError) -> Self {
-        Self {
-            effect: error.effect() == Effect::Done,
-            outcome: Outcome::Error(error),
-        }
+        Self { effect: error.effect() == Effect::Done, outcome: Outcome::Error(error) }
     }
 }

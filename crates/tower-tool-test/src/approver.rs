@@ -64,10 +64,7 @@ impl Reply {
     }
 
     fn at_once(act: Act) -> Self {
-        Self {
-            after: Duration::ZERO,
-            act,
-        }
+        Self { after: Duration::ZERO, act }
     }
 }
 
@@ -105,12 +102,7 @@ impl ScriptedApprover {
 
     /// Somebody at this desk, named `approver`.
     pub fn new(desk: Arc<dyn Desk>) -> Self {
-        Self {
-            desk,
-            by: "approver".into(),
-            once: VecDeque::new(),
-            always: Reply::never(),
-        }
+        Self { desk, by: "approver".into(), once: VecDeque::new(), always: Reply::never() }
     }
 
     /// Decides in this name.
@@ -139,11 +131,7 @@ impl ScriptedApprover {
     #[must_use = "the approver leaves when this is dropped"]
     pub fn spawn(self, tenant: impl Into<Arc<str>>) -> Approving {
         let log = Arc::new(Watched::new(Log::default()));
-        let shift = Shift {
-            desk: self.desk,
-            tenant: tenant.into(),
-            log: Arc::clone(&log),
-        };
+        let shift = Shift { desk: self.desk, tenant: tenant.into(), log: Arc::clone(&log) };
         let mut tasks = JoinSet::new();
         tasks.spawn(shift.work(self.by, self.once, self.always));
         Approving { log, _tasks: tasks }
@@ -257,10 +245,7 @@ impl Shift {
     async fn race(self, card: Approval, by: Arc<str>, reason: String) {
         let start = Arc::new(Barrier::new(2));
         let mut people = JoinSet::new();
-        for (by, no) in [
-            (by, None),
-            (ScriptedApprover::SECOND_PERSON.into(), Some(reason)),
-        ] {
+        for (by, no) in [(by, None), (ScriptedApprover::SECOND_PERSON.into(), Some(reason))] {
             let (shift, card, start) = (self.clone(), card.clone(), Arc::clone(&start));
             people.spawn(async move {
                 start.wait().await;
@@ -278,16 +263,9 @@ impl Shift {
         if let Some(reason) = no {
             decision = decision.with_reason(reason);
         }
-        let outcome = self
-            .desk
-            .decide(&self.tenant, card.id, decision.clone())
-            .await;
+        let outcome = self.desk.decide(&self.tenant, card.id, decision.clone()).await;
         self.log.update(|log| {
-            log.decided.push(Decided {
-                approval: card.id,
-                decision,
-                outcome,
-            });
+            log.decided.push(Decided { approval: card.id, decision, outcome });
         });
     }
 }
@@ -296,9 +274,7 @@ impl Shift {
 mod tests {
     use serde_json::json;
     use tower_tool_core::store::{Arguments, Asker};
-    use tower_tool_core::{
-        BoxFuture, CallContext, Clock as _, Digest, Principal, Risk, Timestamp, ToolErrorKind,
-    };
+    use tower_tool_core::{BoxFuture, CallContext, Clock as _, Digest, Principal, Risk, Timestamp, ToolErrorKind};
 
     use super::*;
     use crate::{FakeClock, call};
@@ -319,10 +295,7 @@ mod tests {
 
     impl MemoryDesk {
         fn new() -> Arc<Self> {
-            Arc::new(Self {
-                clock: FakeClock::new(),
-                cards: Watched::new(Cards::default()),
-            })
+            Arc::new(Self { clock: FakeClock::new(), cards: Watched::new(Cards::default()) })
         }
 
         fn open_for(&self, context: &CallContext) -> ApprovalId {
@@ -353,10 +326,7 @@ mod tests {
 
         fn verdicts(&self) -> Vec<Option<bool>> {
             self.cards.quietly(|desk| {
-                desk.open
-                    .iter()
-                    .map(|card| card.decisions.first().map(|decision| decision.approved))
-                    .collect()
+                desk.open.iter().map(|card| card.decisions.first().map(|decision| decision.approved)).collect()
             })
         }
     }
@@ -366,17 +336,11 @@ mod tests {
             self.clock.now()
         }
 
-        fn pending<'a>(
-            &'a self,
-            tenant: &'a str,
-        ) -> BoxFuture<'a, Result<Vec<Approval>, ToolError>> {
+        fn pending<'a>(&'a self, tenant: &'a str) -> BoxFuture<'a, Result<Vec<Approval>, ToolError>> {
             let cards = self.cards.quietly(|desk| {
                 desk.reads += 1;
                 if desk.broken {
-                    return Err(ToolError::new(
-                        ToolErrorKind::Unavailable,
-                        "the desk is away",
-                    ));
+                    return Err(ToolError::new(ToolErrorKind::Unavailable, "the desk is away"));
                 }
                 Ok(desk
                     .open
@@ -416,11 +380,7 @@ mod tests {
             Box::pin(std::future::ready(decided))
         }
 
-        fn changed<'a>(
-            &'a self,
-            _tenant: &'a str,
-            since: u64,
-        ) -> BoxFuture<'a, Result<u64, ToolError>> {
+        fn changed<'a>(&'a self, _tenant: &'a str, since: u64) -> BoxFuture<'a, Result<u64, ToolError>> {
             Box::pin(async move {
                 let moved = |desk: &mut Cards| (desk.at != since).then_some(desk.at);
                 Ok(self.cards.when(moved).await)
@@ -446,11 +406,7 @@ mod tests {
         assert_eq!(desk.verdicts(), [Some(false), None, Some(true), Some(true)]);
         let decided = approver.decided();
         assert_eq!(decided[0].decision.reason.as_deref(), Some("ask for less"));
-        assert!(
-            decided
-                .iter()
-                .all(|decided| &*decided.decision.by == "lead")
-        );
+        assert!(decided.iter().all(|decided| &*decided.decision.by == "lead"));
         assert!(decided.iter().all(|decided| decided.outcome.is_ok()));
     }
 
@@ -460,9 +416,7 @@ mod tests {
         let other = CallContext::without_scope(Principal::new("umbrella", "user_1"));
         desk.open_for(&other);
         desk.open();
-        let approver = ScriptedApprover::new(desk.clone())
-            .always(Reply::approve())
-            .spawn("acme");
+        let approver = ScriptedApprover::new(desk.clone()).always(Reply::approve()).spawn("acme");
         approver.until_decided(1).await;
         assert_eq!(desk.verdicts(), [None, Some(true)]);
     }
@@ -488,9 +442,7 @@ mod tests {
     async fn a_race_is_won_by_one_of_two_people() {
         let desk = MemoryDesk::new();
         desk.open();
-        let approver = ScriptedApprover::new(desk.clone())
-            .always(Reply::race("no"))
-            .spawn("acme");
+        let approver = ScriptedApprover::new(desk.clone()).always(Reply::race("no")).spawn("acme");
         approver.until_decided(2).await;
         let decided = approver.decided();
         let won = decided.iter().filter(|decided| decided.outcome.is_ok());
@@ -503,9 +455,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waits_for_changes_instead_of_asking_again() {
         let desk = MemoryDesk::new();
-        let approver = ScriptedApprover::new(desk.clone())
-            .always(Reply::approve())
-            .spawn("acme");
+        let approver = ScriptedApprover::new(desk.clone()).always(Reply::approve()).spawn("acme");
         desk.clock.advance(Duration::from_secs(3600)).await;
         desk.open();
         approver.until_decided(1).await;
@@ -513,19 +463,15 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let reads = desk.cards.quietly(|desk| desk.reads);
-        assert!(
-            reads <= 3,
-            "at first, at the card, and at its decision: {reads}"
-        );
+        assert!(reads <= 3, "at first, at the card, and at its decision: {reads}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn leaves_when_dropped_also_half_way() {
         let desk = MemoryDesk::new();
         desk.open();
-        let approver = ScriptedApprover::new(desk.clone())
-            .always(Reply::approve().after(Duration::from_secs(5)))
-            .spawn("acme");
+        let approver =
+            ScriptedApprover::new(desk.clone()).always(Reply::approve().after(Duration::from_secs(5))).spawn("acme");
         desk.clock.advance(Duration::from_secs(1)).await;
         drop(approver);
         desk.clock.advance(Duration::from_secs(30)).await;

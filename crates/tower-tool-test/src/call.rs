@@ -5,8 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tower_tool_core::marks::{Check, Entry, Marks};
 use tower_tool_core::{
-    BoxFuture, CallContext, Intent, Invoke, Principal, Scope, ToolCall, ToolError, ToolOutput,
-    ToolSpec,
+    BoxFuture, CallContext, Intent, Invoke, Principal, Scope, ToolCall, ToolError, ToolOutput, ToolSpec,
 };
 
 /// A call by `user_42` of the tenant `acme` in the scope `session-1`.
@@ -27,11 +26,7 @@ pub fn context() -> CallContext {
 /// [`MockTool::looked_up`](crate::MockTool::looked_up) gives a call that can be dispatched.
 ///
 /// No layer has [entered](ToolCall::enter) the call, so any layer may stand outermost.
-pub fn looked_up<I, O>(
-    spec: &ToolSpec<I, O>,
-    arguments: impl Into<Arc<Value>>,
-    context: CallContext,
-) -> ToolCall {
+pub fn looked_up<I, O>(spec: &ToolSpec<I, O>, arguments: impl Into<Arc<Value>>, context: CallContext) -> ToolCall {
     with_service(spec.erase(), Arc::new(NotDispatched), arguments, context)
 }
 
@@ -53,11 +48,7 @@ pub fn looked_up<I, O>(
 /// assert!(intent.is_of("close_ticket", call.arguments(), &call.context));
 /// # Ok::<(), tower_tool_core::SpecError>(())
 /// ```
-pub fn prepared<I, O>(
-    spec: &ToolSpec<I, O>,
-    arguments: impl Into<Arc<Value>>,
-    context: CallContext,
-) -> ToolCall {
+pub fn prepared<I, O>(spec: &ToolSpec<I, O>, arguments: impl Into<Arc<Value>>, context: CallContext) -> ToolCall {
     validated(looked_up(spec, arguments, context))
 }
 
@@ -121,10 +112,7 @@ mod tests {
         let call = prepared(tool.spec(), json!({}), context());
         let intent = call.marks().intent().unwrap();
         assert!(intent.is_attributable());
-        let noted = Note::Validated {
-            intent: intent.record().digest,
-            arguments_hash: *intent.arguments_hash(),
-        };
+        let noted = Note::Validated { intent: intent.record().digest, arguments_hash: *intent.arguments_hash() };
         assert!(call.journal().any(|note| *note == noted));
         assert!(call.marks().grant().is_none() && call.marks().claim().is_none());
     }

@@ -45,11 +45,7 @@ impl FakeClock {
 
     /// A clock that shows `start` now.
     pub fn at(start: Timestamp) -> Self {
-        Self {
-            start,
-            origin: Instant::now(),
-            stepped: Arc::default(),
-        }
+        Self { start, origin: Instant::now(), stepped: Arc::default() }
     }
 
     /// Lets time pass, for this clock and for every timer of the runtime.
@@ -74,9 +70,7 @@ impl FakeClock {
     fn step(&self, by: i64) {
         let step = |stepped: i64| Some(stepped.saturating_add(by));
         // The closure always gives a value, so this cannot fail.
-        let _ = self
-            .stepped
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        let _ = self.stepped.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
     }
 }
 
@@ -90,9 +84,7 @@ impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
         let passed = Instant::now().saturating_duration_since(self.origin);
         let unstepped = (self.start + passed).as_millis();
-        Timestamp::from_millis(
-            unstepped.saturating_add_signed(self.stepped.load(Ordering::Relaxed)),
-        )
+        Timestamp::from_millis(unstepped.saturating_add_signed(self.stepped.load(Ordering::Relaxed)))
     }
 }
 

@@ -150,9 +150,7 @@ impl Probe {
 
     /// What steers the probe and tells what it saw.
     pub fn handle(&self) -> ProbeHandle {
-        ProbeHandle {
-            shared: Arc::clone(&self.shared),
-        }
+        ProbeHandle { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -165,10 +163,7 @@ impl Default for Probe {
 impl Clone for Probe {
     /// The clone is not ready, whatever this instance is.
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            instance: Instance::Unready,
-        }
+        Self { shared: Arc::clone(&self.shared), instance: Instance::Unready }
     }
 }
 
@@ -226,10 +221,7 @@ impl Service<ToolCall> for Probe {
         }
         let shared = Arc::clone(&self.shared);
         ResponseFuture {
-            flight: Flight {
-                shared: Arc::clone(&shared),
-                ended: false,
-            },
+            flight: Flight { shared: Arc::clone(&shared), ended: false },
             answer: Box::pin(async move {
                 shared.when(|state| (!state.held).then_some(())).await;
                 let (answer, number) = shared.quietly(State::take_answer);
@@ -294,13 +286,8 @@ impl Watched<State> {
 
 impl fmt::Debug for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            shared: _,
-            instance,
-        } = self;
-        f.debug_struct("Probe")
-            .field("instance", instance)
-            .finish_non_exhaustive()
+        let Self { shared: _, instance } = self;
+        f.debug_struct("Probe").field("instance", instance).finish_non_exhaustive()
     }
 }
 
@@ -364,9 +351,7 @@ impl Drop for Flight {
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { flight, answer: _ } = self;
-        f.debug_struct("ResponseFuture")
-            .field("answered", &flight.ended)
-            .finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").field("answered", &flight.ended).finish_non_exhaustive()
     }
 }
 
@@ -379,21 +364,18 @@ pub struct ProbeHandle {
 impl ProbeHandle {
     /// Keeps every instance that is not ready yet from becoming so.
     pub fn hold_ready(&self) {
-        self.shared
-            .update(|state| state.readiness = Readiness::Held);
+        self.shared.update(|state| state.readiness = Readiness::Held);
     }
 
     /// Fails every instance that is not ready yet with this error when it is polled, and those that wait already.
     pub fn fail_ready(&self, error: ToolError) {
-        self.shared
-            .update(|state| state.readiness = Readiness::Failing(error));
+        self.shared.update(|state| state.readiness = Readiness::Failing(error));
         self.shared.free(|_| ());
     }
 
     /// Lets instances become ready again.
     pub fn open_ready(&self) {
-        self.shared
-            .update(|state| state.readiness = Readiness::Open);
+        self.shared.update(|state| state.readiness = Readiness::Open);
         self.shared.free(|_| ());
     }
 
@@ -452,9 +434,7 @@ impl ProbeHandle {
     }
 
     pub(crate) async fn reached(&self, mut reached: impl FnMut(&Counts) -> bool) {
-        self.shared
-            .when(|state| reached(&state.counts).then_some(()))
-            .await;
+        self.shared.when(|state| reached(&state.counts).then_some(())).await;
     }
 
     /// Checks that the contract was kept.
@@ -465,10 +445,7 @@ impl ProbeHandle {
     #[track_caller]
     pub fn assert_clean(&self) {
         let violations = self.violations();
-        assert!(
-            violations.is_empty(),
-            "the probe should have been used by the contract: {violations:?}"
-        );
+        assert!(violations.is_empty(), "the probe should have been used by the contract: {violations:?}");
     }
 
     /// Checks how many calls came.
@@ -479,10 +456,7 @@ impl ProbeHandle {
     #[track_caller]
     pub fn assert_calls(&self, count: usize) {
         let counts = self.counts();
-        assert!(
-            counts.calls == count,
-            "the probe should have been called {count} times: {counts:?}"
-        );
+        assert!(counts.calls == count, "the probe should have been called {count} times: {counts:?}");
     }
 
     /// Checks that nothing is reserved and nothing in flight.
@@ -493,10 +467,7 @@ impl ProbeHandle {
     #[track_caller]
     pub fn assert_idle(&self) {
         let counts = self.counts();
-        assert!(
-            counts.reserved == 0 && counts.in_flight == 0,
-            "the probe should be idle: {counts:?}"
-        );
+        assert!(counts.reserved == 0 && counts.in_flight == 0, "the probe should be idle: {counts:?}");
     }
 }
 
@@ -548,10 +519,7 @@ mod tests {
         handle.open_ready();
         assert!(probe.ready().await.is_err());
         let _ = probe.call(a_call()).await;
-        assert_eq!(
-            handle.violations(),
-            [Violation::PolledAfterFailure, Violation::CalledAfterFailure]
-        );
+        assert_eq!(handle.violations(), [Violation::PolledAfterFailure, Violation::CalledAfterFailure]);
         probe.clone().oneshot(a_call()).await.unwrap();
     }
 

@@ -6,9 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_tool_core::{
-    BoxFuture, CallContext, Invoke, Risk, Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
-};
+use tower_tool_core::{BoxFuture, CallContext, Invoke, Risk, Tool, ToolCall, ToolError, ToolOutput, ToolSpec};
 
 use crate::watched::{Watched, expected};
 use crate::{Answer, call};
@@ -130,12 +128,7 @@ impl MockTool {
 
     /// A call of this tool as a toolset hands it to its stack. See [`call::looked_up`].
     pub fn looked_up(&self, arguments: impl Into<Arc<Value>>, context: CallContext) -> ToolCall {
-        call::with_service(
-            self.spec.clone(),
-            Arc::new(self.clone()),
-            arguments,
-            context,
-        )
+        call::with_service(self.spec.clone(), Arc::new(self.clone()), arguments, context)
     }
 
     /// A call of this tool as validation hands it on. See [`call::prepared`].
@@ -200,9 +193,7 @@ impl MockTool {
     pub fn until(&self, mut reached: impl FnMut(&Counts) -> bool) -> impl Future<Output = ()> {
         let at = Location::caller();
         async move {
-            let wait = self
-                .shared
-                .when(|state| reached(&state.counts).then_some(()));
+            let wait = self.shared.when(|state| reached(&state.counts).then_some(()));
             expected(wait, "the calls of a tool", at).await;
         }
     }
@@ -225,11 +216,7 @@ impl MockTool {
     #[track_caller]
     pub fn assert_effects(&self, count: usize) {
         let counts = self.counts();
-        assert!(
-            counts.effects == count,
-            "`{}` should have had {count} effects: {counts:?}",
-            self.spec.name()
-        );
+        assert!(counts.effects == count, "`{}` should have had {count} effects: {counts:?}", self.spec.name());
     }
 
     /// Checks how many calls came.
@@ -240,11 +227,7 @@ impl MockTool {
     #[track_caller]
     pub fn assert_calls(&self, count: usize) {
         let calls = self.shared.quietly(|state| state.calls.len());
-        assert!(
-            calls == count,
-            "`{}` should have been called {count} times, not {calls}",
-            self.spec.name()
-        );
+        assert!(calls == count, "`{}` should have been called {count} times, not {calls}", self.spec.name());
     }
 
     /// Checks that no execution is under way.
@@ -255,11 +238,7 @@ impl MockTool {
     #[track_caller]
     pub fn assert_idle(&self) {
         let counts = self.counts();
-        assert!(
-            counts.running == 0,
-            "`{}` should not be running: {counts:?}",
-            self.spec.name()
-        );
+        assert!(counts.running == 0, "`{}` should not be running: {counts:?}", self.spec.name());
     }
 }
 
@@ -315,10 +294,7 @@ impl Run {
             counts.running += 1;
             counts.peak = counts.peak.max(counts.running);
         });
-        Self {
-            shared,
-            ended: false,
-        }
+        Self { shared, ended: false }
     }
 
     fn end(mut self, count: impl FnOnce(&mut Counts)) {
@@ -339,10 +315,7 @@ impl Drop for Run {
 impl fmt::Debug for MockTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { spec, shared: _ } = self;
-        f.debug_struct("MockTool")
-            .field("spec", spec)
-            .field("counts", &self.counts())
-            .finish()
+        f.debug_struct("MockTool").field("spec", spec).field("counts", &self.counts()).finish()
     }
 }
 

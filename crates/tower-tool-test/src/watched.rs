@@ -17,10 +17,7 @@ pub(crate) struct Watched<T> {
 
 impl<T> Watched<T> {
     pub(crate) fn new(state: T) -> Self {
-        Self {
-            state: Mutex::new(state),
-            changes: watch::Sender::new(()),
-        }
+        Self { state: Mutex::new(state), changes: watch::Sender::new(()) }
     }
 
     /// Reads the state, or changes what nobody waits for.

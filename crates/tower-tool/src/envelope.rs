@@ -68,10 +68,7 @@ impl Envelope {
     fn meta(output: &ToolOutput) -> Value {
         let mut meta = Map::new();
         // An answer that nothing was executed for, on behalf of this call: a count of the others counts each effect once.
-        meta.insert(
-            "replayed".to_owned(),
-            json!(output.provenance() != Provenance::Fresh),
-        );
+        meta.insert("replayed".to_owned(), json!(output.provenance() != Provenance::Fresh));
         if output.is_truncated() {
             meta.insert("truncated".to_owned(), json!(true));
         }
@@ -122,10 +119,7 @@ impl<S> Layer<S> for EnvelopeLayer {
     type Service = Enveloped<S>;
 
     fn layer(&self, inner: S) -> Enveloped<S> {
-        Enveloped {
-            inner,
-            unready: None,
-        }
+        Enveloped { inner, unready: None }
     }
 }
 
@@ -140,10 +134,7 @@ pub struct Enveloped<S> {
 // By hand: a clone has not been asked whether it is ready.
 impl<S: Clone> Clone for Enveloped<S> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            unready: None,
-        }
+        Self { inner: self.inner.clone(), unready: None }
     }
 }
 
@@ -173,12 +164,8 @@ where
         let journal = Arc::clone(call.journal());
         let state = match &self.unready {
             // A service whose readiness failed is to be thrown away, so the error stays.
-            Some(error) => State::Unready {
-                error: Some(error.clone()),
-            },
-            None => State::Called {
-                inner: self.inner.call(call),
-            },
+            Some(error) => State::Unready { error: Some(error.clone()) },
+            None => State::Called { inner: self.inner.call(call) },
         };
         ResponseFuture { state, journal }
     }
@@ -211,9 +198,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let result = match this.state.project() {
-            StateProj::Called { inner } => {
-                ready!(inner.poll(cx)).map_err(LayerError::into_tool_error)
-            }
+            StateProj::Called { inner } => ready!(inner.poll(cx)).map_err(LayerError::into_tool_error),
             StateProj::Unready { error } => match error.take() {
                 Some(error) => Err(error),
                 None => return Poll::Pending,

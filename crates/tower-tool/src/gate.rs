@@ -20,12 +20,8 @@ impl<F> Gate<F> {
         Self::Refuse { error: Some(error) }
     }
 
-    pub(crate) fn later(
-        future: impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
-    ) -> Self {
-        Self::Later {
-            future: Box::pin(future),
-        }
+    pub(crate) fn later(future: impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'static) -> Self {
+        Self::Later { future: Box::pin(future) }
     }
 }
 
@@ -38,14 +34,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
-            GateProj::Pass { inner } => {
-                Poll::Ready(ready!(inner.poll(cx)).map_err(LayerError::into_tool_error))
-            }
+            GateProj::Pass { inner } => Poll::Ready(ready!(inner.poll(cx)).map_err(LayerError::into_tool_error)),
             GateProj::Later { future } => future.as_mut().poll(cx),
             // Polled again after the refusal was taken: nothing more will come.
-            GateProj::Refuse { error } => error
-                .take()
-                .map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
+            GateProj::Refuse { error } => error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
         }
     }
 }

@@ -6,11 +6,7 @@ use std::sync::Arc;
 use tower_tool_core::{ApprovalId, ExecutionId, ToolError, ToolErrorKind};
 
 fn no_random_source(error: getrandom::Error) -> ToolError {
-    ToolError::new(
-        ToolErrorKind::Unavailable,
-        "the operating system gives no random numbers",
-    )
-    .with_source(error)
+    ToolError::new(ToolErrorKind::Unavailable, "the operating system gives no random numbers").with_source(error)
 }
 
 pub(crate) fn approval() -> Result<ApprovalId, ToolError> {

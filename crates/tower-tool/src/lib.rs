@@ -54,10 +54,7 @@
 //! | [`stack`] | the recommended layers in the recommended order, with the reasons |
 //! | [`audit`] | a record of every call |
 //! | [`resume`] | coming back with an approval, and waiting for one |
-#![cfg_attr(
-    feature = "rate-limit",
-    doc = "| [`rate_limit`] | how often a caller may call |"
-)]
+#![cfg_attr(feature = "rate-limit", doc = "| [`rate_limit`] | how often a caller may call |")]
 //! | [`validate`] | arguments against the tool's schema, in one normal form |
 //! | [`approval`] | a person decides before something happens |
 //! | [`idempotency`] | what has effects runs at most once |

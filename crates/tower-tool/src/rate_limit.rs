@@ -57,29 +57,17 @@ pub struct Quota {
 impl Quota {
     /// `count` calls a second, all of them at once if need be.
     pub const fn per_second(count: NonZeroU32) -> Self {
-        Self {
-            count,
-            period: Duration::from_secs(1),
-            burst: count,
-        }
+        Self { count, period: Duration::from_secs(1), burst: count }
     }
 
     /// `count` calls a minute, all of them at once if need be.
     pub const fn per_minute(count: NonZeroU32) -> Self {
-        Self {
-            count,
-            period: Duration::from_secs(60),
-            burst: count,
-        }
+        Self { count, period: Duration::from_secs(60), burst: count }
     }
 
     /// `count` calls an hour, all of them at once if need be.
     pub const fn per_hour(count: NonZeroU32) -> Self {
-        Self {
-            count,
-            period: Duration::from_secs(3600),
-            burst: count,
-        }
+        Self { count, period: Duration::from_secs(3600), burst: count }
     }
 
     /// How many calls may come at once.
@@ -92,9 +80,7 @@ impl Quota {
     fn to_governor(self) -> governor::Quota {
         let each = (self.period / self.count.get()).max(Duration::from_nanos(1));
         // The period is not zero, so there is always a quota.
-        governor::Quota::with_period(each)
-            .unwrap_or(governor::Quota::per_second(self.count))
-            .allow_burst(self.burst)
+        governor::Quota::with_period(each).unwrap_or(governor::Quota::per_second(self.count)).allow_burst(self.burst)
     }
 }
 
@@ -109,20 +95,12 @@ pub struct BucketBy {
 impl BucketBy {
     /// All calls of a tenant count together.
     pub const fn tenant() -> Self {
-        Self {
-            actor: false,
-            scope: false,
-            tool: false,
-        }
+        Self { actor: false, scope: false, tool: false }
     }
 
     /// All calls of an actor count together.
     pub const fn actor() -> Self {
-        Self {
-            actor: true,
-            scope: false,
-            tool: false,
-        }
+        Self { actor: true, scope: false, tool: false }
     }
 
     /// Each session counts by itself.
@@ -212,16 +190,10 @@ impl StateStore for Buckets {
 type Limiter = RateLimiter<Bucket, Buckets, Monotonic, NoOpMiddleware<Nanos>>;
 
 fn limiter(quota: Quota, max: usize) -> Arc<Limiter> {
-    let clock = Monotonic {
-        start: Instant::now(),
-    };
+    let clock = Monotonic { start: Instant::now() };
     // Never swept yet, and long enough ago that the first need for it is met.
     let map = Mutex::new((HashMap::new(), Nanos::new(0)));
-    Arc::new(RateLimiter::new(
-        quota.to_governor(),
-        Buckets { max, clock, map },
-        clock,
-    ))
+    Arc::new(RateLimiter::new(quota.to_governor(), Buckets { max, clock, map }, clock))
 }
 
 /// Refuses callers that call too often. See the [module docs](self).
@@ -237,12 +209,7 @@ pub struct RateLimitLayer {
 impl RateLimitLayer {
     /// This quota for each actor.
     pub fn new(quota: Quota) -> Self {
-        Self {
-            quota,
-            by: BucketBy::actor(),
-            max_buckets: MAX_BUCKETS,
-            limiter: limiter(quota, MAX_BUCKETS),
-        }
+        Self { quota, by: BucketBy::actor(), max_buckets: MAX_BUCKETS, limiter: limiter(quota, MAX_BUCKETS) }
     }
 
     /// Which calls count together.
@@ -261,12 +228,7 @@ impl RateLimitLayer {
 
 impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            quota,
-            by,
-            max_buckets,
-            limiter: _,
-        } = self;
+        let Self { quota, by, max_buckets, limiter: _ } = self;
         f.debug_struct("RateLimitLayer")
             .field("quota", quota)
             .field("by", by)
@@ -279,11 +241,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit {
-            inner,
-            by: self.by,
-            limiter: Arc::clone(&self.limiter),
-        }
+        RateLimit { inner, by: self.by, limiter: Arc::clone(&self.limiter) }
     }
 }
 
@@ -307,12 +265,7 @@ impl<S> RateLimit<S> {
         let bucket = Bucket::Of {
             tenant: principal.tenant().into(),
             actor: self.by.actor.then(|| principal.actor().into()),
-            scope: self.by.scope.then(|| {
-                call.context
-                    .scope()
-                    .map_or("", |scope| scope.as_str())
-                    .into()
-            }),
+            scope: self.by.scope.then(|| call.context.scope().map_or("", |scope| scope.as_str()).into()),
             tool: match () {
                 () if call.marks().entry().is_none() => Tool::Unknown,
                 () if self.by.tool => Tool::Named(call.shared_name()),
@@ -320,10 +273,7 @@ impl<S> RateLimit<S> {
             },
         };
         self.limiter.check_key(&bucket).map_err(|until| {
-            call.journal().note(Note::Refused {
-                by: Kind::RateLimit,
-                kind: ToolErrorKind::RateLimited,
-            });
+            call.journal().note(Note::Refused { by: Kind::RateLimit, kind: ToolErrorKind::RateLimited });
             // Rounded up: told to come back after it, the caller must not be too early.
             let wait = until.wait_time_from(self.limiter.clock().now());
             let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
@@ -335,15 +285,8 @@ impl<S> RateLimit<S> {
 
 impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            inner,
-            by,
-            limiter: _,
-        } = self;
-        f.debug_struct("RateLimit")
-            .field("inner", inner)
-            .field("by", by)
-            .finish_non_exhaustive()
+        let Self { inner, by, limiter: _ } = self;
+        f.debug_struct("RateLimit").field("inner", inner).field("by", by).finish_non_exhaustive()
     }
 }
 
@@ -362,16 +305,12 @@ where
     type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner
-            .poll_ready(cx)
-            .map_err(LayerError::into_tool_error)
+        self.inner.poll_ready(cx).map_err(LayerError::into_tool_error)
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         ResponseFuture::new(match self.admit(&mut call) {
-            Ok(()) => Gate::Pass {
-                inner: self.inner.call(call),
-            },
+            Ok(()) => Gate::Pass { inner: self.inner.call(call) },
             Err(error) => Gate::refuse(error),
         })
     }

@@ -85,13 +85,7 @@ impl Redactor {
             || self.names.iter().any(|secret| name.contains(&**secret))
     }
 
-    fn masked(
-        &self,
-        value: &Value,
-        schemas: &[&Value],
-        root: Option<&Value>,
-        depth: usize,
-    ) -> Value {
+    fn masked(&self, value: &Value, schemas: &[&Value], root: Option<&Value>, depth: usize) -> Value {
         // Deeper than any arguments that pass validation: nobody needs to see it.
         if depth > 64 {
             return Value::String(MARK.to_owned());
@@ -103,16 +97,8 @@ impl Redactor {
         match value {
             Value::String(text) => Value::String(self.text(text).into_owned()),
             Value::Array(items) => {
-                let of_items: Vec<&Value> = schemas
-                    .iter()
-                    .filter_map(|schema| schema.get("items"))
-                    .collect();
-                Value::Array(
-                    items
-                        .iter()
-                        .map(|item| self.masked(item, &of_items, root, depth + 1))
-                        .collect(),
-                )
+                let of_items: Vec<&Value> = schemas.iter().filter_map(|schema| schema.get("items")).collect();
+                Value::Array(items.iter().map(|item| self.masked(item, &of_items, root, depth + 1)).collect())
             }
             Value::Object(members) => Value::Object(
                 members
@@ -121,10 +107,8 @@ impl Redactor {
                         let shown = if self.is_secret(name) && !member.is_null() {
                             Value::String(MARK.to_owned())
                         } else {
-                            let of_member: Vec<&Value> = schemas
-                                .iter()
-                                .filter_map(|schema| member_schema(schema, name))
-                                .collect();
+                            let of_member: Vec<&Value> =
+                                schemas.iter().filter_map(|schema| member_schema(schema, name)).collect();
                             self.masked(member, &of_member, root, depth + 1)
                         };
                         (self.text(name).into_owned(), shown)
@@ -137,29 +121,18 @@ impl Redactor {
 }
 
 fn folded(name: &str) -> String {
-    name.chars()
-        .filter(|character| character.is_alphanumeric())
-        .flat_map(char::to_lowercase)
-        .collect()
+    name.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 fn is_marked(schema: &Value) -> bool {
-    ["writeOnly", "x-sensitive"].iter().any(|mark| {
-        schema
-            .get(mark)
-            .is_some_and(|value| *value == Value::Bool(true))
-    })
+    ["writeOnly", "x-sensitive"].iter().any(|mark| schema.get(mark).is_some_and(|value| *value == Value::Bool(true)))
 }
 
 fn member_schema<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema
         .get("properties")
         .and_then(|properties| properties.get(name))
-        .or_else(|| {
-            schema
-                .get("additionalProperties")
-                .filter(|schema| schema.is_object())
-        })
+        .or_else(|| schema.get("additionalProperties").filter(|schema| schema.is_object()))
 }
 
 /// The schemas and all that they say of the same value: references within the document and the branches of combinators.
@@ -172,21 +145,13 @@ fn expand<'a>(schemas: &[&'a Value], root: Option<&'a Value>) -> Vec<&'a Value> 
             continue;
         }
         found.push(schema);
-        if let Some(target) = schema
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|reference| reference.strip_prefix('#'))
+        if let Some(target) =
+            schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'))
         {
             open.extend(root.and_then(|root| root.pointer(target)));
         }
         for keyword in ["allOf", "anyOf", "oneOf"] {
-            open.extend(
-                schema
-                    .get(keyword)
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten(),
-            );
+            open.extend(schema.get(keyword).and_then(Value::as_array).into_iter().flatten());
         }
         for keyword in ["if", "then", "else"] {
             open.extend(schema.get(keyword));
@@ -201,12 +166,8 @@ fn mask_urls(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("://") {
         // The authority ends at the first of these (RFC 3986 §3.2); its user information at the last `@` before.
-        let end = after.find(|c: char| {
-            matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>') || c.is_whitespace()
-        });
-        let (authority, tail) = after
-            .split_at_checked(end.unwrap_or(after.len()))
-            .unwrap_or((after, ""));
+        let end = after.find(|c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>') || c.is_whitespace());
+        let (authority, tail) = after.split_at_checked(end.unwrap_or(after.len())).unwrap_or((after, ""));
         masked.push_str(before);
         masked.push_str("://");
         match authority.rsplit_once('@') {
@@ -234,12 +195,8 @@ fn mask_bearer(text: &str) -> Cow<'_, str> {
     // ASCII lower case keeps every byte where it is.
     let mut lower: Cow<'_, str> = Cow::Owned(text.to_ascii_lowercase());
     while let Some(at) = lower.find(SCHEME) {
-        let (before, after) = rest
-            .split_at_checked(at + SCHEME.len())
-            .unwrap_or((rest, ""));
-        let end = after
-            .find(|c: char| !(c.is_ascii_alphanumeric() || "-._~+/=".contains(c)))
-            .unwrap_or(after.len());
+        let (before, after) = rest.split_at_checked(at + SCHEME.len()).unwrap_or((rest, ""));
+        let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || "-._~+/=".contains(c))).unwrap_or(after.len());
         let (token, tail) = after.split_at_checked(end).unwrap_or((after, ""));
         masked.push_str(before);
         if !token.is_empty() {
@@ -282,26 +239,10 @@ mod tests {
 
     #[test]
     fn names_are_recognised_whatever_their_spelling() {
-        for name in [
-            "ApiKey",
-            "api-key",
-            "API_KEY",
-            "X-Auth-Token",
-            "Authorization",
-            "dbPassword",
-        ] {
-            assert_eq!(
-                Redactor::new().value(&json!({ name: "s" }), None),
-                json!({ name: MARK }),
-                "{name}"
-            );
+        for name in ["ApiKey", "api-key", "API_KEY", "X-Auth-Token", "Authorization", "dbPassword"] {
+            assert_eq!(Redactor::new().value(&json!({ name: "s" }), None), json!({ name: MARK }), "{name}");
         }
-        assert_eq!(
-            Redactor::new()
-                .with_name("Iban")
-                .value(&json!({ "iban": "s" }), None),
-            json!({ "iban": MARK })
-        );
+        assert_eq!(Redactor::new().with_name("Iban").value(&json!({ "iban": "s" }), None), json!({ "iban": MARK }));
     }
 
     #[test]
@@ -311,10 +252,7 @@ mod tests {
             redactor.text("redis://:p%40w@[::1]:6379/0 and BEARER a.b-c, x"),
             format!("redis://{MARK}@[::1]:6379/0 and BEARER {MARK}, x")
         );
-        assert_eq!(
-            redactor.text("https://host/a@b bearer"),
-            "https://host/a@b bearer"
-        );
+        assert_eq!(redactor.text("https://host/a@b bearer"), "https://host/a@b bearer");
         assert!(matches!(redactor.text("nothing"), Cow::Borrowed(_)));
     }
 

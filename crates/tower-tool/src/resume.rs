@@ -37,9 +37,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
-use tower_tool_core::{
-    ApprovalId, Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput,
-};
+use tower_tool_core::{ApprovalId, Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 use crate::ledger::Ledger;
@@ -57,9 +55,7 @@ pub struct ResumeLayer {
 impl ResumeLayer {
     /// Over the ledger that approval uses.
     pub fn new(ledger: &Ledger) -> Self {
-        Self {
-            ledger: ledger.clone(),
-        }
+        Self { ledger: ledger.clone() }
     }
 }
 
@@ -67,10 +63,7 @@ impl<S> Layer<S> for ResumeLayer {
     type Service = Resume<S>;
 
     fn layer(&self, inner: S) -> Resume<S> {
-        Resume {
-            inner,
-            ledger: self.ledger.clone(),
-        }
+        Resume { inner, ledger: self.ledger.clone() }
     }
 }
 
@@ -109,16 +102,11 @@ where
         if let Err(error) = call.enter(Kind::Resume) {
             return ResponseFuture::new(Gate::refuse(error));
         }
-        let demands = call
-            .spec()
-            .is_some_and(|spec| spec.has_effects() || spec.demands_approval());
-        let may_wait =
-            call.context.approval().is_some() || call.context.decision_wait().is_some() || demands;
+        let demands = call.spec().is_some_and(|spec| spec.has_effects() || spec.demands_approval());
+        let may_wait = call.context.approval().is_some() || call.context.decision_wait().is_some() || demands;
         // An unknown tool has no approval to come back with.
         if call.marks().entry().is_none() || !may_wait {
-            return ResponseFuture::new(Gate::Pass {
-                inner: self.inner.clone().oneshot(call),
-            });
+            return ResponseFuture::new(Gate::Pass { inner: self.inner.clone().oneshot(call) });
         }
         let this = self.clone();
         ResponseFuture::new(Gate::later(async move { this.run(call).await }))
@@ -132,24 +120,13 @@ where
 {
     async fn run(self, call: ToolCall) -> Result<ToolOutput, ToolError> {
         let ledger = &self.ledger;
-        let patience = call
-            .context
-            .decision_wait()
-            .map(|wait| Instant::now() + wait);
+        let patience = call.context.decision_wait().map(|wait| Instant::now() + wait);
         let mut pass = match call.context.approval() {
-            Some(id) => resumed(ledger, &call, id)
-                .await
-                .inspect_err(|error| refused(&call, error))?,
+            Some(id) => resumed(ledger, &call, id).await.inspect_err(|error| refused(&call, error))?,
             None => call.clone(),
         };
         for _ in 1..MAX_PASSES {
-            let error = match self
-                .inner
-                .clone()
-                .oneshot(pass)
-                .await
-                .map_err(LayerError::into_tool_error)
-            {
+            let error = match self.inner.clone().oneshot(pass).await.map_err(LayerError::into_tool_error) {
                 Ok(output) => return Ok(output),
                 Err(error) => error,
             };
@@ -173,63 +150,35 @@ where
                 }
                 _ => return Err(error),
             }
-            pass = resumed(ledger, &call, id)
-                .await
-                .inspect_err(|error| refused(&call, error))?;
+            pass = resumed(ledger, &call, id).await.inspect_err(|error| refused(&call, error))?;
         }
-        self.inner
-            .clone()
-            .oneshot(pass)
-            .await
-            .map_err(LayerError::into_tool_error)
+        self.inner.clone().oneshot(pass).await.map_err(LayerError::into_tool_error)
     }
 }
 
 /// The call with the stored arguments of its approval.
 async fn resumed(ledger: &Ledger, call: &ToolCall, id: ApprovalId) -> Result<ToolCall, ToolError> {
-    let refuse =
-        |kind, message| ToolError::new(kind, message).with_detail("approval_id", id.to_string());
+    let refuse = |kind, message| ToolError::new(kind, message).with_detail("approval_id", id.to_string());
     let record = ledger
         .by_approval(id)
         .await?
         // Another's card is no card: nobody learns that it exists.
         .filter(|record| record.key.belongs_to(&call.context))
-        .ok_or_else(|| {
-            refuse(
-                ToolErrorKind::ApprovalNotFound,
-                "the caller has no such card",
-            )
-        })?;
+        .ok_or_else(|| refuse(ToolErrorKind::ApprovalNotFound, "the caller has no such card"))?;
     let Some(card) = record.approval.as_ref().filter(|card| card.id == id) else {
-        let ended = record
-            .closed
-            .iter()
-            .find(|closed| closed.id == id)
-            .map(|closed| &*closed.ended);
+        let ended = record.closed.iter().find(|closed| closed.id == id).map(|closed| &*closed.ended);
         return Err(match ended {
             Some("denied") => refuse(ToolErrorKind::ApprovalDenied, "a person said no"),
-            Some("expired") => refuse(
-                ToolErrorKind::ApprovalExpired,
-                "nobody decided or came back in time",
-            ),
-            _ => refuse(
-                ToolErrorKind::ApprovalClosed,
-                "a later card has taken the place of this one",
-            ),
+            Some("expired") => refuse(ToolErrorKind::ApprovalExpired, "nobody decided or came back in time"),
+            _ => refuse(ToolErrorKind::ApprovalClosed, "a later card has taken the place of this one"),
         });
     };
-    let mismatch = || {
-        refuse(
-            ToolErrorKind::ApprovalMismatch,
-            "the card was for another call",
-        )
-    };
+    let mismatch = || refuse(ToolErrorKind::ApprovalMismatch, "the card was for another call");
     let Some(entry) = call.marks().entry() else {
         return Err(mismatch());
     };
     let requested = entry.check().arguments(call.arguments())?;
-    let intent = Intent::resumed(&record, card, call.name(), &requested, &call.context)
-        .ok_or_else(mismatch)?;
+    let intent = Intent::resumed(&record, card, call.name(), &requested, &call.context).ok_or_else(mismatch)?;
     let arguments = Arc::clone(&card.executed.value);
     let call = call.clone().with_resumed(arguments, id, Arc::new(intent));
     call.journal().note(Note::Resumed(id));
@@ -252,10 +201,7 @@ async fn decided(ledger: &Ledger, id: ApprovalId, until: Instant) -> Result<bool
     }
 }
 fn refused(call: &ToolCall, error: &ToolError) {
-    call.journal().note(Note::Refused {
-        by: Kind::Resume,
-        kind: error.kind(),
-    });
+    call.journal().note(Note::Refused { by: Kind::Resume, kind: error.kind() });
 }
 
 fn approval_id(error: &ToolError) -> Option<ApprovalId> {

@@ -10,8 +10,8 @@ use tower::ServiceExt as _;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::{
-    BoxFuture, CallContext, Effect, Invoke, LayerError, Receipt, Tool, ToolCall, ToolError,
-    ToolErrorKind, ToolOutput, ToolSpec,
+    BoxFuture, CallContext, Effect, Invoke, LayerError, Receipt, Tool, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    ToolSpec,
 };
 
 /// A tool from a function of its typed arguments and the call's context.
@@ -70,11 +70,8 @@ where
 
 /// The schema let through what the type does not take. The message may quote a value, so it stays with the operators.
 fn undecodable(error: serde_json::Error) -> ToolError {
-    ToolError::new(
-        ToolErrorKind::InvalidArguments,
-        "the arguments fit the schema and not the tool's type",
-    )
-    .with_source(error)
+    ToolError::new(ToolErrorKind::InvalidArguments, "the arguments fit the schema and not the tool's type")
+        .with_source(error)
 }
 
 struct Function<F>(F);
@@ -104,13 +101,9 @@ pub trait IntoOutput<O> {
 
 impl<O: Serialize> IntoOutput<O> for O {
     fn into_output(self) -> Result<ToolOutput, ToolError> {
-        serde_json::to_value(self)
-            .map(ToolOutput::new)
-            .map_err(|error| {
-                ToolError::internal("the result cannot be written as JSON")
-                    .done(Effect::Done)
-                    .with_source(error)
-            })
+        serde_json::to_value(self).map(ToolOutput::new).map_err(|error| {
+            ToolError::internal("the result cannot be written as JSON").done(Effect::Done).with_source(error)
+        })
     }
 }
 
@@ -173,12 +166,7 @@ where
 {
     fn invoke(&self, call: ToolCall) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         let service = self.0.clone();
-        Box::pin(async move {
-            service
-                .oneshot(call)
-                .await
-                .map_err(LayerError::into_tool_error)
-        })
+        Box::pin(async move { service.oneshot(call).await.map_err(LayerError::into_tool_error) })
     }
 }
 
@@ -204,9 +192,7 @@ impl ToolExt for Tool {
     {
         match self.service() {
             Some(service) => {
-                let service = layer.layer(ToolService {
-                    invoke: Arc::clone(service),
-                });
+                let service = layer.layer(ToolService { invoke: Arc::clone(service) });
                 tool_service(self.spec(), service)
             }
             None => self,

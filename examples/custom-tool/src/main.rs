@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tower_tool::schemars::{self, JsonSchema};
-use tower_tool::*;
+use tower_tool::{
+    BoxToolset, CallContext, Ledger, Principal, Risk, Scope, Stack, ToolCall, ToolSpec, Toolset, tool_fn,
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct AddTodo {
@@ -26,9 +28,7 @@ fn todo_tools() -> Result<BoxToolset, Box<dyn Error>> {
     let list = Arc::clone(&todos);
     let add_todo = tool_fn(
         ToolSpec::builder("add_todo")
-            .description(
-                "Add an item to the user's list. Use it when something is to be remembered.",
-            )
+            .description("Add an item to the user's list. Use it when something is to be remembered.")
             .risk(Risk::ReversibleWrite)
             .input::<AddTodo>()
             .output::<Todo>()
@@ -37,10 +37,7 @@ fn todo_tools() -> Result<BoxToolset, Box<dyn Error>> {
             let todos = Arc::clone(&todos);
             async move {
                 let mut todos = todos.lock().unwrap_or_else(PoisonError::into_inner);
-                let todo = Todo {
-                    id: todos.len() + 1,
-                    title: args.title,
-                };
+                let todo = Todo { id: todos.len() + 1, title: args.title };
                 todos.push(todo.clone());
                 Ok(todo)
             }
@@ -65,19 +62,9 @@ async fn add_twice() -> Result<Value, Box<dyn Error>> {
     let tools = todo_tools()?;
     let cx = CallContext::new(Principal::new("home", "alice"), Scope::new("chat-1")?);
     for _ in 0..2 {
-        tools
-            .run(ToolCall::new(
-                "add_todo",
-                json!({ "title": "buy milk" }),
-                cx.clone(),
-            ))
-            .await?;
+        tools.run(ToolCall::new("add_todo", json!({ "title": "buy milk" }), cx.clone())).await?;
     }
-    Ok((**tools
-        .run(ToolCall::new("list_todos", json!({}), cx))
-        .await?
-        .data())
-    .clone())
+    Ok((**tools.run(ToolCall::new("list_todos", json!({}), cx)).await?.data()).clone())
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -88,8 +75,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 #[tokio::test]
 async fn the_same_item_twice_is_one_item() {
-    assert_eq!(
-        add_twice().await.unwrap(),
-        json!([{ "id": 1, "title": "buy milk" }])
-    );
+    assert_eq!(add_twice().await.unwrap(), json!([{ "id": 1, "title": "buy milk" }]));
 }

@@ -5,10 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What is known of the effect of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "whoever decides by the effect must see a fourth answer at once"
-)]
+#[expect(clippy::exhaustive_enums, reason = "whoever decides by the effect must see a fourth answer at once")]
 pub enum Effect {
     /// Nothing happened.
     NotDone,
@@ -21,10 +18,7 @@ pub enum Effect {
 /// The ten categories of failure, as the envelope names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the categories are part of the envelope's published form"
-)]
+#[expect(clippy::exhaustive_enums, reason = "the categories are part of the envelope's published form")]
 pub enum Category {
     /// The arguments do not fit the schema. One correction may help.
     InvalidArguments,
@@ -74,10 +68,7 @@ impl fmt::Display for Category {
 
 /// Whether, and when, the same call may be made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "a retry policy must handle every advice"
-)]
+#[expect(clippy::exhaustive_enums, reason = "a retry policy must handle every advice")]
 pub enum Retry {
     /// Not this call.
     No,

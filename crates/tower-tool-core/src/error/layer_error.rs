@@ -48,11 +48,7 @@ impl LayerError for Infallible {
 impl LayerError for BoxError {
     fn into_tool_error(self) -> ToolError {
         peel(self).unwrap_or_else(|error| {
-            ToolError::unclassified(
-                ToolErrorKind::ToolFailed,
-                "a layer around the tool failed",
-                error,
-            )
+            ToolError::unclassified(ToolErrorKind::ToolFailed, "a layer around the tool failed", error)
         })
     }
 }
@@ -64,11 +60,7 @@ pub(super) fn peel(error: BoxError) -> Result<ToolError, BoxError> {
         Err(error) => error,
     };
     if error.is::<Elapsed>() {
-        return Ok(ToolError::unclassified(
-            ToolErrorKind::Timeout,
-            "a time limit around the tool ran out",
-            error,
-        ));
+        return Ok(ToolError::unclassified(ToolErrorKind::Timeout, "a time limit around the tool ran out", error));
     }
     if error.is::<Overloaded>() {
         let message = "a load limit around the tool is reached";

@@ -69,11 +69,7 @@ impl ToolError {
         Self::with_effect(kind, Some(effect), message.into())
     }
 
-    fn with_effect(
-        kind: ToolErrorKind,
-        effect: Option<Effect>,
-        message: Cow<'static, str>,
-    ) -> Self {
+    fn with_effect(kind: ToolErrorKind, effect: Option<Effect>, message: Cow<'static, str>) -> Self {
         Self(Box::new(Inner {
             kind,
             effect,
@@ -110,26 +106,17 @@ impl ToolError {
             // One of ours has said already what it knows.
             Ok(error) if error.0.effect.is_some() => error,
             Ok(error) => error.done(Effect::NotDone),
-            Err(source) => Self::new(ToolErrorKind::ToolFailed, "the tool failed and did nothing")
-                .with_source(source),
+            Err(source) => Self::new(ToolErrorKind::ToolFailed, "the tool failed and did nothing").with_source(source),
         }
     }
 
     /// A foreign error after which nobody can say whether it was done.
     pub fn maybe_done(source: impl Into<BoxError>) -> Self {
-        Self::new(
-            ToolErrorKind::UnknownOutcome,
-            "the tool failed and may have done it",
-        )
-        .with_source(source.into())
+        Self::new(ToolErrorKind::UnknownOutcome, "the tool failed and may have done it").with_source(source.into())
     }
 
     /// A foreign error that nobody has classified yet: [`seen_by`](Self::seen_by) will.
-    pub(crate) fn unclassified(
-        kind: ToolErrorKind,
-        message: &'static str,
-        source: BoxError,
-    ) -> Self {
+    pub(crate) fn unclassified(kind: ToolErrorKind, message: &'static str, source: BoxError) -> Self {
         Self::with_effect(kind, None, Cow::Borrowed(message)).with_source(source)
     }
 
@@ -244,33 +231,21 @@ impl ToolError {
                 "This tool changes something and can only be called by a known user in a session."
             }
             ToolErrorKind::PermissionDenied => "You may not do this.",
-            ToolErrorKind::ApprovalRequired => {
-                "A person has to approve this first. Nothing was done yet."
-            }
+            ToolErrorKind::ApprovalRequired => "A person has to approve this first. Nothing was done yet.",
             ToolErrorKind::ApprovalDenied => {
                 "A person has denied this. Nothing was done. Do not ask for the same again."
             }
             ToolErrorKind::ApprovalExpired => "The approval has expired. Nothing was done.",
             ToolErrorKind::ApprovalClosed => "The approval is closed. Nothing was done.",
-            ToolErrorKind::ApprovalMismatch => {
-                "The approval is for another call. Nothing was done."
-            }
+            ToolErrorKind::ApprovalMismatch => "The approval is for another call. Nothing was done.",
             ToolErrorKind::ApprovalNotFound => "There is no such approval. Nothing was done.",
-            ToolErrorKind::ApprovalEdited => {
-                "The call was approved with other arguments; those will run."
-            }
+            ToolErrorKind::ApprovalEdited => "The call was approved with other arguments; those will run.",
             ToolErrorKind::RateLimited => "Too many calls. Nothing was done. Try again later.",
-            ToolErrorKind::Overloaded => {
-                "Too much is running at the moment. Nothing was done. Try again later."
-            }
-            ToolErrorKind::Unavailable => {
-                "Something that is needed is not available at the moment. Nothing was done."
-            }
+            ToolErrorKind::Overloaded => "Too much is running at the moment. Nothing was done. Try again later.",
+            ToolErrorKind::Unavailable => "Something that is needed is not available at the moment. Nothing was done.",
             ToolErrorKind::ToolFailed => "The tool failed. Nothing was done.",
             ToolErrorKind::Timeout => "It took too long. Nothing was done.",
-            ToolErrorKind::Conflict => {
-                "The present state does not allow this. Read the state before you try again."
-            }
+            ToolErrorKind::Conflict => "The present state does not allow this. Read the state before you try again.",
             ToolErrorKind::KeyReused => "The idempotency key was used for other arguments.",
             ToolErrorKind::ReplayBodyUnavailable => {
                 "This was done already; its result is no longer kept. Do not repeat it: look it up."
@@ -279,9 +254,7 @@ impl ToolError {
                 "The tool called itself with the same arguments. Nothing was done by that call."
             }
             ToolErrorKind::InProgress => "This is in progress. Do not repeat it: ask again later.",
-            ToolErrorKind::UnknownOutcome => {
-                "It may have been done. Do not repeat it: look up what became of it."
-            }
+            ToolErrorKind::UnknownOutcome => "It may have been done. Do not repeat it: look up what became of it.",
             ToolErrorKind::UnknownTool => "There is no such tool.",
             ToolErrorKind::NotFound => "There is no such thing.",
             ToolErrorKind::Internal => "Something went wrong on our side.",
@@ -304,17 +277,10 @@ impl ToolError {
                 self.0.effect = Some(Effect::NotDone);
             } else if let Some(execution) = claimed {
                 let timed_out = self.0.kind == ToolErrorKind::Timeout;
-                self.0.kind = if timed_out {
-                    ToolErrorKind::InProgress
-                } else {
-                    ToolErrorKind::UnknownOutcome
-                };
+                self.0.kind = if timed_out { ToolErrorKind::InProgress } else { ToolErrorKind::UnknownOutcome };
                 self.0.effect = Some(Effect::MaybeDone);
                 self = self.with_execution(execution);
-            } else if journal
-                .last(|note| (*note == Note::Dispatched).then_some(()))
-                .is_some()
-            {
+            } else if journal.last(|note| (*note == Note::Dispatched).then_some(())).is_some() {
                 self.0.kind = ToolErrorKind::UnknownOutcome;
                 self.0.effect = Some(Effect::MaybeDone);
             } else {
@@ -331,11 +297,7 @@ impl ToolError {
             if dispatched {
                 self.0.kind = ToolErrorKind::UnknownOutcome;
             }
-            self.0.effect = Some(if dispatched {
-                Effect::MaybeDone
-            } else {
-                Effect::NotDone
-            });
+            self.0.effect = Some(if dispatched { Effect::MaybeDone } else { Effect::NotDone });
         }
         self
     }
@@ -352,10 +314,7 @@ impl ToolError {
             error.insert("correlation_id".to_owned(), json!(call));
         }
         if let Some(after) = self.0.retry_after {
-            error.insert(
-                "retry_after_ms".to_owned(),
-                json!(u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
-            );
+            error.insert("retry_after_ms".to_owned(), json!(u64::try_from(after.as_millis()).unwrap_or(u64::MAX)));
         }
         if !self.0.details.is_empty() {
             error.insert("details".to_owned(), Value::Object(self.0.details.clone()));
@@ -372,16 +331,7 @@ impl fmt::Display for ToolError {
 
 impl fmt::Debug for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner {
-            kind,
-            effect,
-            message,
-            safe_message: _,
-            details,
-            retry_after,
-            correlation,
-            source,
-        } = &*self.0;
+        let Inner { kind, effect, message, safe_message: _, details, retry_after, correlation, source } = &*self.0;
         f.debug_struct("ToolError")
             .field("kind", kind)
             .field("effect", effect)
@@ -397,10 +347,7 @@ impl fmt::Debug for ToolError {
 
 impl StdError for ToolError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn StdError + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }
 

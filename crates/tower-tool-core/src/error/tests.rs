@@ -7,12 +7,7 @@ fn codes_are_unique_screaming_snake_and_read_back() {
     let codes: HashSet<_> = ToolErrorKind::ALL.iter().map(|kind| kind.code()).collect();
     assert_eq!(codes.len(), ToolErrorKind::ALL.len());
     for kind in ToolErrorKind::ALL {
-        assert!(
-            kind.code()
-                .bytes()
-                .all(|byte| byte.is_ascii_uppercase() || byte == b'_'),
-            "{kind}"
-        );
+        assert!(kind.code().bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'), "{kind}");
         assert_eq!(ToolErrorKind::from_code(kind.code()), Some(*kind));
     }
 }
@@ -22,20 +17,9 @@ fn codes_are_unique_screaming_snake_and_read_back() {
 fn golden_codes() {
     let lines: Vec<_> = ToolErrorKind::ALL
         .iter()
-        .map(|kind| {
-            format!(
-                "{} {} {} {:?}",
-                kind.code(),
-                kind.category(),
-                kind.http_status(),
-                kind.retry()
-            )
-        })
+        .map(|kind| format!("{} {} {} {:?}", kind.code(), kind.category(), kind.http_status(), kind.retry()))
         .collect();
-    assert_eq!(
-        lines.join("\n"),
-        include_str!("../../tests/golden/error-codes.txt").trim_end()
-    );
+    assert_eq!(lines.join("\n"), include_str!("../../tests/golden/error-codes.txt").trim_end());
 }
 
 #[test]
@@ -73,54 +57,18 @@ fn an_error_that_a_foreign_layer_boxed_or_wrapped_is_found() {
 fn towers_overload_did_nothing_and_its_timeout_is_left_to_who_knows_the_tool() {
     let overloaded: BoxError = Box::new(tower::load_shed::error::Overloaded::new());
     let error = overloaded.into_tool_error();
-    assert_eq!(
-        (error.kind(), error.effect()),
-        (ToolErrorKind::Overloaded, Effect::NotDone)
-    );
+    assert_eq!((error.kind(), error.effect()), (ToolErrorKind::Overloaded, Effect::NotDone));
 
     let elapsed = || -> BoxError { Box::new(tower::timeout::error::Elapsed::new()) };
-    let read = ToolSpec::builder("read")
-        .description("Reads.")
-        .risk(crate::Risk::PublicRead)
-        .build()
-        .unwrap();
-    let write = ToolSpec::builder("write")
-        .description("Writes.")
-        .build()
-        .unwrap();
+    let read = ToolSpec::builder("read").description("Reads.").risk(crate::Risk::PublicRead).build().unwrap();
+    let write = ToolSpec::builder("write").description("Writes.").build().unwrap();
     let journal = Journal::new();
-    assert_eq!(
-        elapsed().into_tool_error().effect(),
-        Effect::MaybeDone,
-        "nobody has seen it yet"
-    );
-    assert_eq!(
-        elapsed()
-            .into_tool_error()
-            .seen_by(Some(&read), &journal)
-            .kind(),
-        ToolErrorKind::Timeout
-    );
-    assert_eq!(
-        elapsed()
-            .into_tool_error()
-            .seen_by(Some(&write), &journal)
-            .effect(),
-        Effect::NotDone
-    );
+    assert_eq!(elapsed().into_tool_error().effect(), Effect::MaybeDone, "nobody has seen it yet");
+    assert_eq!(elapsed().into_tool_error().seen_by(Some(&read), &journal).kind(), ToolErrorKind::Timeout);
+    assert_eq!(elapsed().into_tool_error().seen_by(Some(&write), &journal).effect(), Effect::NotDone);
     journal.note(Note::Dispatched);
-    assert_eq!(
-        elapsed()
-            .into_tool_error()
-            .seen_by(Some(&write), &journal)
-            .kind(),
-        ToolErrorKind::UnknownOutcome
-    );
-    journal.note(Note::Claimed {
-        execution: ExecutionId::random().unwrap(),
-        fence: 1,
-        attempt: 1,
-    });
+    assert_eq!(elapsed().into_tool_error().seen_by(Some(&write), &journal).kind(), ToolErrorKind::UnknownOutcome);
+    journal.note(Note::Claimed { execution: ExecutionId::random().unwrap(), fence: 1, attempt: 1 });
     let error = elapsed().into_tool_error().seen_by(Some(&write), &journal);
     assert_eq!(error.kind(), ToolErrorKind::InProgress);
     assert!(error.details().contains_key("execution_id"));

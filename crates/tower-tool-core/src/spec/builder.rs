@@ -32,16 +32,10 @@ impl fmt::Display for SpecError {
         match self {
             Self::Name(error) => error.fmt(f),
             Self::InputNotAnObject { tool } => {
-                write!(
-                    f,
-                    "the input schema of `{tool}` must have `\"type\": \"object\"` at its root"
-                )
+                write!(f, "the input schema of `{tool}` must have `\"type\": \"object\"` at its root")
             }
             Self::NoDescription { tool } => {
-                write!(
-                    f,
-                    "`{tool}` has no description: say what it does, when to use it and when not to"
-                )
+                write!(f, "`{tool}` has no description: say what it does, when to use it and when not to")
             }
         }
     }
@@ -196,10 +190,7 @@ impl<I, O> SpecBuilder<I, O> {
             definition: Digest::from_bytes([0; 32]),
         };
         inner.definition = inner.digest();
-        Ok(ToolSpec {
-            inner: Arc::new(inner),
-            types: PhantomData,
-        })
+        Ok(ToolSpec { inner: Arc::new(inner), types: PhantomData })
     }
 }
 
@@ -209,15 +200,8 @@ fn schema_for<T: JsonSchema>(output: bool) -> Value {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
     });
-    let settings = if output {
-        settings.for_serialize()
-    } else {
-        settings
-    };
-    let mut schema = settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value();
+    let settings = if output { settings.for_serialize() } else { settings };
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Value::Object(members) = &mut schema {
         members.remove("title");
     }

@@ -72,10 +72,7 @@ impl ToolSpec {
 impl<I, O> ToolSpec<I, O> {
     /// The same spec without its types.
     pub fn erase(&self) -> ToolSpec {
-        ToolSpec {
-            inner: Arc::clone(&self.inner),
-            types: PhantomData,
-        }
+        ToolSpec { inner: Arc::clone(&self.inner), types: PhantomData }
     }
 
     /// The name that a model calls.
@@ -136,10 +133,7 @@ impl<I, O> ToolSpec<I, O> {
 
 impl<I, O> Clone for ToolSpec<I, O> {
     fn clone(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-            types: PhantomData,
-        }
+        Self { inner: Arc::clone(&self.inner), types: PhantomData }
     }
 }
 
@@ -166,9 +160,7 @@ impl Inner {
             "input_schema": self.input_schema,
             "output_schema": self.output_schema,
         });
-        Hasher::new("tower-tool definition 1")
-            .value(&facts, &[])
-            .finish()
+        Hasher::new("tower-tool definition 1").value(&facts, &[]).finish()
     }
 }
 

@@ -21,8 +21,8 @@ use std::sync::Arc;
 pub use desk::Desk;
 pub use io::Io;
 pub use record::{
-    Approval, Arguments, Asker, Body, ClosedApproval, Decision, Door, LEDGER_RECORD_VERSION,
-    Record, RecordKey, Revision, State, StoredError, StoredOutput,
+    Approval, Arguments, Asker, Body, ClosedApproval, Decision, Door, LEDGER_RECORD_VERSION, Record, RecordKey,
+    Revision, State, StoredError, StoredOutput,
 };
 
 use crate::error::BoxError;
@@ -39,29 +39,17 @@ pub struct StoreError {
 impl StoreError {
     /// The store is away, or failed.
     pub fn unavailable(source: impl Into<BoxError>) -> Self {
-        Self {
-            message: "the store is not available",
-            full: false,
-            source: Some(Arc::from(source.into())),
-        }
+        Self { message: "the store is not available", full: false, source: Some(Arc::from(source.into())) }
     }
 
     /// The store has no room that it may free.
     pub const fn full() -> Self {
-        Self {
-            message: "the store is full of records that must not be forgotten",
-            full: true,
-            source: None,
-        }
+        Self { message: "the store is full of records that must not be forgotten", full: true, source: None }
     }
 
     /// A record is not what was written.
     pub fn corrupt(source: impl Into<BoxError>) -> Self {
-        Self {
-            message: "a record in the store is corrupt",
-            full: false,
-            source: Some(Arc::from(source.into())),
-        }
+        Self { message: "a record in the store is corrupt", full: false, source: Some(Arc::from(source.into())) }
     }
 
     /// Whether the store has no room.
@@ -78,9 +66,7 @@ impl fmt::Display for StoreError {
 
 impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source
-            .as_deref()
-            .map(|source| source as &(dyn StdError + 'static))
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }
 

@@ -4,10 +4,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    ApprovalId, CallContext, Digest, Effect, ExecutionId, Receipt, Redacted, Risk, Timestamp,
-    ToolOutput,
-};
+use crate::{ApprovalId, CallContext, Digest, Effect, ExecutionId, Receipt, Redacted, Risk, Timestamp, ToolOutput};
 
 /// The version of the record's form.
 pub const LEDGER_RECORD_VERSION: u16 = 1;
@@ -17,10 +14,7 @@ pub type Revision = u64;
 
 /// Where a record lives: tenant, actor and scope, tool, and the digest of the intent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "a further part would be another key, and so another version"
-)]
+#[expect(clippy::exhaustive_structs, reason = "a further part would be another key, and so another version")]
 pub struct RecordKey {
     /// The tenant.
     pub tenant: Arc<str>,
@@ -45,10 +39,7 @@ impl RecordKey {
 
 /// Arguments and their hash. `Debug` shows the hash alone.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "a value and its hash, nothing else"
-)]
+#[expect(clippy::exhaustive_structs, reason = "a value and its hash, nothing else")]
 pub struct Arguments {
     /// `sha256:…` over the canonical form.
     pub hash: Digest,
@@ -59,20 +50,14 @@ pub struct Arguments {
 impl Arguments {
     /// Arguments with their hash.
     pub fn new(value: Arc<Value>) -> Self {
-        Self {
-            hash: crate::intent::arguments_hash(&value),
-            value,
-        }
+        Self { hash: crate::intent::arguments_hash(&value), value }
     }
 }
 
 impl fmt::Debug for Arguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { hash, value: _ } = self;
-        f.debug_struct("Arguments")
-            .field("hash", hash)
-            .field("value", &Redacted::<()>::MARK)
-            .finish()
+        f.debug_struct("Arguments").field("hash", hash).field("value", &Redacted::<()>::MARK).finish()
     }
 }
 
@@ -150,21 +135,8 @@ pub struct Decision {
 
 impl Decision {
     /// A decision on the arguments with this hash.
-    pub fn new(
-        approved: bool,
-        by: impl Into<Arc<str>>,
-        door: Door,
-        args_hash: Digest,
-        at: Timestamp,
-    ) -> Self {
-        Self {
-            approved,
-            by: by.into(),
-            door,
-            args_hash,
-            reason: None,
-            at,
-        }
+    pub fn new(approved: bool, by: impl Into<Arc<str>>, door: Door, args_hash: Digest, at: Timestamp) -> Self {
+        Self { approved, by: by.into(), door, args_hash, reason: None, at }
     }
 
     /// Says why.
@@ -212,10 +184,7 @@ pub struct Approval {
 
 impl Approval {
     /// A card that nobody has decided yet.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is a fact that the card must state"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "each is a fact that the card must state")]
     pub fn new(
         id: ApprovalId,
         asker: Asker,
@@ -247,10 +216,7 @@ impl Approval {
 
 /// A card that was replaced by a later one of the same intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "what an old id must still answer, and no more"
-)]
+#[expect(clippy::exhaustive_structs, reason = "what an old id must still answer, and no more")]
 pub struct ClosedApproval {
     /// Its id.
     pub id: ApprovalId,
@@ -324,10 +290,7 @@ impl StoredOutput {
 
 /// An error as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "what the caller was told, and no more"
-)]
+#[expect(clippy::exhaustive_structs, reason = "what the caller was told, and no more")]
 pub struct StoredError {
     /// The code.
     pub code: String,
@@ -343,10 +306,7 @@ pub struct StoredError {
 /// Where an intent stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "a further state would be another state machine, and so another version"
-)]
+#[expect(clippy::exhaustive_enums, reason = "a further state would be another state machine, and so another version")]
 pub enum State {
     /// A person is asked.
     Pending,
@@ -418,12 +378,7 @@ impl State {
             | Self::Completed { execution, .. }
             | Self::Failed { execution, .. }
             | Self::Unknown { execution, .. } => Some(*execution),
-            Self::Pending
-            | Self::Approved
-            | Self::Denied
-            | Self::Expired
-            | Self::Cancelled
-            | Self::Released => None,
+            Self::Pending | Self::Approved | Self::Denied | Self::Expired | Self::Cancelled | Self::Released => None,
         }
     }
 }
@@ -503,18 +458,12 @@ impl Record {
 
     /// Every approval that this record answers for, the present one first.
     pub fn approval_ids(&self) -> impl Iterator<Item = ApprovalId> {
-        self.approval
-            .iter()
-            .map(|approval| approval.id)
-            .chain(self.closed.iter().map(|closed| closed.id))
+        self.approval.iter().map(|approval| approval.id).chain(self.closed.iter().map(|closed| closed.id))
     }
 
     /// Every execution that this record answers for, the present one first.
     pub fn execution_ids(&self) -> impl Iterator<Item = ExecutionId> {
-        self.state
-            .execution()
-            .into_iter()
-            .chain(self.released.iter().copied())
+        self.state.execution().into_iter().chain(self.released.iter().copied())
     }
 
     /// Whether there is a result that could be dropped to make room.

@@ -29,12 +29,8 @@ const HANDFUL: usize = 4;
 impl<L, C> LayerContract<L, C>
 where
     L: Layer<Probe> + Clone + fmt::Debug + Send + Sync + 'static,
-    L::Service: Service<
-            ToolCall,
-            Response: Send + 'static,
-            Error: fmt::Debug + Send + 'static,
-            Future: Send + 'static,
-        > + Clone
+    L::Service: Service<ToolCall, Response: Send + 'static, Error: fmt::Debug + Send + 'static, Future: Send + 'static>
+        + Clone
         + fmt::Debug
         + Send
         + Sync
@@ -81,11 +77,7 @@ where
 
     fn named_future() -> Checked {
         let name = type_name::<<L::Service as Service<ToolCall>>::Future>();
-        if is_named(name) {
-            Ok(())
-        } else {
-            Err(format!("the response future is `{name}`"))
-        }
+        if is_named(name) { Ok(()) } else { Err(format!("the response future is `{name}`")) }
     }
 
     async fn many_calls(&self) -> Checked {
@@ -125,11 +117,7 @@ where
         clean(&probe)?;
         probe.open_ready();
         // A layer may refuse to wait, as load shedding does. It may not wait forever.
-        ends(
-            &mut callers,
-            "an answer although the inner service is ready",
-        )
-        .await?;
+        ends(&mut callers, "an answer although the inner service is ready").await?;
         clean(&probe)?;
         self.works(service, &probe).await
     }
@@ -235,17 +223,12 @@ where
             return Err(not_let_through(&ended));
         }
         idle(&probe).await?;
-        self.works(service, &probe)
-            .await
-            .map_err(|how| format!("after a panic {place}: {how}"))
+        self.works(service, &probe).await.map_err(|how| format!("after a panic {place}: {how}"))
     }
 
     async fn readiness_failure(&self) -> Checked {
         let (service, probe) = self.around(Probe::new());
-        probe.fail_ready(ToolError::new(
-            ToolErrorKind::Unavailable,
-            "the probe is not ready, as told",
-        ));
+        probe.fail_ready(ToolError::new(ToolErrorKind::Unavailable, "the probe is not ready, as told"));
         let mut failing = service.clone();
         let polled = std::future::poll_fn(|cx| failing.poll_ready(cx));
         let mut reported = within("an answer of `poll_ready`", polled).await?.is_err();
@@ -289,11 +272,7 @@ where
     fn shows_no_secret(&self, what: &str, value: &impl fmt::Debug) -> Checked {
         let shown = format!("{value:?}\n{value:#?}");
         // Which secret it is must not be shown here either.
-        match self
-            .secrets
-            .iter()
-            .position(|secret| shown.contains(secret))
-        {
+        match self.secrets.iter().position(|secret| shown.contains(secret)) {
             None => Ok(()),
             Some(index) => Err(format!("{what} shows secret {} of those given", index + 1)),
         }
@@ -312,11 +291,7 @@ where
         let outer = polls.load(Ordering::Relaxed) - before.0;
         let inner = probe.counts().future_polls - before.1;
         seldom("the call", outer, "the inner service holds its answer")?;
-        seldom(
-            "the inner call",
-            inner,
-            "the inner service holds its answer",
-        )?;
+        seldom("the inner call", inner, "the inner service holds its answer")?;
         probe.release();
         ends(&mut callers, "an answer after the inner service's").await?;
         idle(&probe).await
@@ -336,11 +311,7 @@ where
         seldom("the call", outer, "the inner service is not ready")?;
         seldom("readiness", inner, "the inner service is not ready")?;
         probe.open_ready();
-        ends(
-            &mut callers,
-            "an answer although the inner service is ready",
-        )
-        .await?;
+        ends(&mut callers, "an answer although the inner service is ready").await?;
         idle(&probe).await
     }
 
@@ -376,17 +347,13 @@ where
     S: Service<ToolCall, Error: fmt::Debug>,
 {
     let polled = std::future::poll_fn(|cx| service.poll_ready(cx));
-    within("readiness", polled)
-        .await?
-        .map_err(|error| format!("`poll_ready` failed: {error:?}"))
+    within("readiness", polled).await?.map_err(|error| format!("`poll_ready` failed: {error:?}"))
 }
 
 async fn answers<T, E: fmt::Debug>(call: impl Future<Output = Result<T, E>>) -> Checked {
     match within("an answer", call).await? {
         Ok(_) => Ok(()),
-        Err(error) => Err(format!(
-            "a call failed that should be let through: {error:?}"
-        )),
+        Err(error) => Err(format!("a call failed that should be let through: {error:?}")),
     }
 }
 
@@ -432,23 +399,16 @@ fn clean(probe: &ProbeHandle) -> Checked {
 
 async fn idle(probe: &ProbeHandle) -> Checked {
     let quiet = probe.reached(|counts| counts.reserved == 0 && counts.in_flight == 0);
-    within("an end of what is reserved and in flight inside", quiet)
-        .await
-        .map_err(|how| {
-            let counts = probe.counts();
-            format!(
-                "{how}: {} reserved, {} in flight",
-                counts.reserved, counts.in_flight
-            )
-        })
+    within("an end of what is reserved and in flight inside", quiet).await.map_err(|how| {
+        let counts = probe.counts();
+        format!("{how}: {} reserved, {} in flight", counts.reserved, counts.in_flight)
+    })
 }
 
 fn seldom(what: &str, polls: usize, waiting: &str) -> Checked {
     if polls <= HANDFUL {
         Ok(())
     } else {
-        Err(format!(
-            "{what} was polled {polls} times in {TURNS} turns while {waiting}"
-        ))
+        Err(format!("{what} was polled {polls} times in {TURNS} turns while {waiting}"))
     }
 }

@@ -138,13 +138,7 @@ pub struct LayerContract<L, C> {
 impl<L, C> LayerContract<L, C> {
     /// The contract of `layer`, tried with the calls that `call` gives.
     pub fn new(layer: L, call: C) -> Self {
-        Self {
-            layer,
-            call,
-            detaches: false,
-            answers_failures: false,
-            secrets: Vec::new(),
-        }
+        Self { layer, call, detaches: false, answers_failures: false, secrets: Vec::new() }
     }
 
     /// What has reached the inner service goes on when the caller goes away, as executions with effects do.
@@ -176,12 +170,8 @@ impl<L, C> LayerContract<L, C> {
 impl<L, C> LayerContract<L, C>
 where
     L: Layer<Probe> + Clone + fmt::Debug + Send + Sync + 'static,
-    L::Service: Service<
-            ToolCall,
-            Response: Send + 'static,
-            Error: fmt::Debug + Send + 'static,
-            Future: Send + 'static,
-        > + Clone
+    L::Service: Service<ToolCall, Response: Send + 'static, Error: fmt::Debug + Send + 'static, Future: Send + 'static>
+        + Clone
         + fmt::Debug
         + Send
         + Sync
@@ -233,13 +223,7 @@ where
 
 impl<L, C> fmt::Debug for LayerContract<L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            layer: _,
-            call: _,
-            detaches,
-            answers_failures,
-            secrets,
-        } = self;
+        let Self { layer: _, call: _, detaches, answers_failures, secrets } = self;
         f.debug_struct("LayerContract")
             .field("layer", &std::any::type_name::<L>())
             .field("call", &format_args!("<fn>"))

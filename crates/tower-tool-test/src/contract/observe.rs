@@ -16,9 +16,7 @@ pub(super) const TURNS: usize = 64;
 
 /// Waits for what should happen.
 pub(super) async fn within<F: Future>(what: &str, future: F) -> Result<F::Output, String> {
-    tokio::time::timeout(DEADLINE, future)
-        .await
-        .map_err(|_| format!("a minute passed without {what}"))
+    tokio::time::timeout(DEADLINE, future).await.map_err(|_| format!("a minute passed without {what}"))
 }
 
 /// Lets everything else run that can, without letting time pass.
@@ -31,20 +29,16 @@ pub(super) async fn settle() {
 /// The message of a panic inside `future`, or what it gives.
 pub(super) async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = pin!(future);
-    std::future::poll_fn(
-        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(payload) => Poll::Ready(Err(message(&*payload))),
-        },
-    )
+    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(payload) => Poll::Ready(Err(message(&*payload))),
+    })
     .await
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("not with a text")
-        .to_owned()
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("not with a text").to_owned()
 }
 
 /// A future that counts how often it is polled.
@@ -56,10 +50,7 @@ pub(super) struct Counted<F> {
 impl<F: Future> Counted<F> {
     pub(super) fn new(future: F) -> (Self, Arc<AtomicUsize>) {
         let polls = Arc::new(AtomicUsize::new(0));
-        let counted = Self {
-            future: Box::pin(future),
-            polls: Arc::clone(&polls),
-        };
+        let counted = Self { future: Box::pin(future), polls: Arc::clone(&polls) };
         (counted, polls)
     }
 }
@@ -89,10 +80,7 @@ pub(super) fn is_named(type_name: &str) -> bool {
         last = letter;
     }
     let boxed = matches!(outermost.as_str(), "core::pin::Pin" | "alloc::boxed::Box");
-    let anonymous = outermost
-        .rsplit("::")
-        .next()
-        .is_some_and(|segment| segment.contains('{'));
+    let anonymous = outermost.rsplit("::").next().is_some_and(|segment| segment.contains('{'));
     !boxed && !anonymous
 }
 
@@ -119,9 +107,7 @@ mod tests {
         assert!(!is_named(type_name_of_val(&|| ())));
         assert!(is_named(type_name::<crate::probe::ResponseFuture>()));
         assert!(is_named(type_name::<std::future::Ready<Boxed>>()));
-        assert!(is_named(type_name_of_val(&std::future::poll_fn(|_| {
-            Poll::Ready(())
-        }))));
+        assert!(is_named(type_name_of_val(&std::future::poll_fn(|_| { Poll::Ready(()) }))));
     }
 
     #[tokio::test]

@@ -64,10 +64,7 @@ impl Service<ToolCall> for Detaching<Probe> {
         Poll::Ready(Ok(()))
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the suite must cope with tasks that nobody owns"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the suite must cope with tasks that nobody owns")]
     fn call(&mut self, call: ToolCall) -> Detached {
         Detached(tokio::spawn(self.0.clone().oneshot(call)))
     }
@@ -114,32 +111,21 @@ impl Future for Enveloped {
 async fn good_layers_pass() {
     contract(Identity::new()).check().await;
     contract(layer_fn(AlwaysReady::<Probe>)).check().await;
-    contract(layer_fn(Detaching::<Probe>))
-        .detaches()
-        .check()
-        .await;
-    contract(layer_fn(Enveloping))
-        .answers_failures()
-        .check()
-        .await;
+    contract(layer_fn(Detaching::<Probe>)).detaches().check().await;
+    contract(layer_fn(Enveloping)).answers_failures().check().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn layers_of_tower_pass() {
     contract(ConcurrencyLimitLayer::new(1)).check().await;
     contract(LoadShedLayer::new()).check().await;
-    contract(TimeoutLayer::new(Duration::from_secs(1)))
-        .check()
-        .await;
+    contract(TimeoutLayer::new(Duration::from_secs(1))).check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn good_layers_pass_in_real_time_too() {
     contract(layer_fn(AlwaysReady::<Probe>)).check().await;
-    contract(layer_fn(Detaching::<Probe>))
-        .detaches()
-        .check()
-        .await;
+    contract(layer_fn(Detaching::<Probe>)).detaches().check().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,12 +192,7 @@ struct FaultyFuture {
 }
 
 fn faulty(fault: Fault) -> impl Layer<Probe, Service = Faulty> + Clone + fmt::Debug + Send + Sync {
-    layer_fn(move |probe| Faulty {
-        inner: Some(probe),
-        fault,
-        ready: false,
-        shared: Arc::default(),
-    })
+    layer_fn(move |probe| Faulty { inner: Some(probe), fault, ready: false, shared: Arc::default() })
 }
 
 impl Clone for Faulty {
@@ -253,16 +234,12 @@ impl Service<ToolCall> for Faulty {
         if self.ready {
             return Poll::Ready(Ok(()));
         }
-        if self.fault == Fault::ForgetsItsPermit
-            && self.shared.taken.load(Ordering::Relaxed) >= PERMITS
-        {
+        if self.fault == Fault::ForgetsItsPermit && self.shared.taken.load(Ordering::Relaxed) >= PERMITS {
             return Poll::Pending;
         }
         let inner = self.inner.as_mut().unwrap();
         let polled = match self.fault {
-            Fault::LosesTheWakeUpForReadiness => {
-                inner.poll_ready(&mut Context::from_waker(Waker::noop()))
-            }
+            Fault::LosesTheWakeUpForReadiness => inner.poll_ready(&mut Context::from_waker(Waker::noop())),
             Fault::PollsTheDeadInstanceAgain => {
                 let _ = ready!(inner.poll_ready(cx));
                 inner.poll_ready(cx)
@@ -298,16 +275,10 @@ impl Service<ToolCall> for Faulty {
                 Box::pin(inner.call(call))
             }
             (Fault::PanicsAtTheSecondCall, _) if count == 1 => panic!("at the second call"),
-            (Fault::Refuses, _) => {
-                Box::pin(async { Err(ToolError::new(ToolErrorKind::PermissionDenied, "refused")) })
-            }
+            (Fault::Refuses, _) => Box::pin(async { Err(ToolError::new(ToolErrorKind::PermissionDenied, "refused")) }),
             (_, Some(inner)) => Box::pin(inner.call(call)),
         };
-        FaultyFuture {
-            inner: Some(inner),
-            fault: self.fault,
-            shared: Arc::clone(&self.shared),
-        }
+        FaultyFuture { inner: Some(inner), fault: self.fault, shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -315,11 +286,7 @@ impl Future for FaultyFuture {
     type Output = Answered;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answered> {
-        let Self {
-            inner,
-            fault,
-            shared,
-        } = &mut *self;
+        let Self { inner, fault, shared } = &mut *self;
         let inner = inner.as_mut().unwrap().as_mut();
         let polled = match fault {
             Fault::LocksAroundThePoll => {
@@ -374,96 +341,24 @@ impl Service<ToolCall> for Boxing {
 
 /// What is found first, and how it shows.
 const FAULTS: &[(Fault, Property, &str)] = &[
-    (
-        Fault::CallsTheClone,
-        Property::Readiness,
-        "called that had not reported ready",
-    ),
-    (
-        Fault::LosesTheWakeUpForReadiness,
-        Property::Readiness,
-        "without an answer although the inner service is ready",
-    ),
-    (
-        Fault::RemembersReadinessInClones,
-        Property::CloneResetsReservation,
-        "called that had not reported ready",
-    ),
-    (
-        Fault::KeepsTheReadyInstance,
-        Property::DropBeforeCall,
-        "1 reserved, 0 in flight",
-    ),
-    (
-        Fault::ForgetsItsPermit,
-        Property::DropBeforeCall,
-        "a minute passed without readiness",
-    ),
-    (
-        Fault::KeepsTheFuture,
-        Property::DropBeforeCall,
-        "0 reserved, 1 in flight",
-    ),
-    (
-        Fault::LocksAroundTheCall,
-        Property::PanicInside,
-        "the layer panicked",
-    ),
-    (
-        Fault::LocksAroundThePoll,
-        Property::PanicInside,
-        "the layer panicked",
-    ),
-    (
-        Fault::TurnsAPanicIntoSuccess,
-        Property::PanicInside,
-        "a panic in the inner future was answered with success",
-    ),
-    (
-        Fault::CallsTheDeadInstance,
-        Property::ReadinessFailure,
-        "called whose readiness had failed",
-    ),
-    (
-        Fault::AnswersForTheDeadInstance,
-        Property::ReadinessFailure,
-        "the failure was swallowed",
-    ),
-    (
-        Fault::PollsTheDeadInstanceAgain,
-        Property::ReadinessFailure,
-        "polled again whose readiness had failed",
-    ),
-    (
-        Fault::ShowsItsToken,
-        Property::NoSecretsInDebug,
-        "a ready service shows secret 1 of those given",
-    ),
-    (
-        Fault::WakesItself,
-        Property::WakeUps,
-        "turns while the inner service holds its answer",
-    ),
-    (
-        Fault::WakesItselfForReadiness,
-        Property::WakeUps,
-        "turns while the inner service is not ready",
-    ),
-    (
-        Fault::LosesTheWakeUpOfTheAnswer,
-        Property::WakeUps,
-        "without an answer after the inner service's",
-    ),
-    (
-        Fault::PanicsAtTheSecondCall,
-        Property::Readiness,
-        "the layer panicked: at the second call",
-    ),
-    (
-        Fault::Refuses,
-        Property::Readiness,
-        "a call failed that should be let through",
-    ),
+    (Fault::CallsTheClone, Property::Readiness, "called that had not reported ready"),
+    (Fault::LosesTheWakeUpForReadiness, Property::Readiness, "without an answer although the inner service is ready"),
+    (Fault::RemembersReadinessInClones, Property::CloneResetsReservation, "called that had not reported ready"),
+    (Fault::KeepsTheReadyInstance, Property::DropBeforeCall, "1 reserved, 0 in flight"),
+    (Fault::ForgetsItsPermit, Property::DropBeforeCall, "a minute passed without readiness"),
+    (Fault::KeepsTheFuture, Property::DropBeforeCall, "0 reserved, 1 in flight"),
+    (Fault::LocksAroundTheCall, Property::PanicInside, "the layer panicked"),
+    (Fault::LocksAroundThePoll, Property::PanicInside, "the layer panicked"),
+    (Fault::TurnsAPanicIntoSuccess, Property::PanicInside, "a panic in the inner future was answered with success"),
+    (Fault::CallsTheDeadInstance, Property::ReadinessFailure, "called whose readiness had failed"),
+    (Fault::AnswersForTheDeadInstance, Property::ReadinessFailure, "the failure was swallowed"),
+    (Fault::PollsTheDeadInstanceAgain, Property::ReadinessFailure, "polled again whose readiness had failed"),
+    (Fault::ShowsItsToken, Property::NoSecretsInDebug, "a ready service shows secret 1 of those given"),
+    (Fault::WakesItself, Property::WakeUps, "turns while the inner service holds its answer"),
+    (Fault::WakesItselfForReadiness, Property::WakeUps, "turns while the inner service is not ready"),
+    (Fault::LosesTheWakeUpOfTheAnswer, Property::WakeUps, "without an answer after the inner service's"),
+    (Fault::PanicsAtTheSecondCall, Property::Readiness, "the layer panicked: at the second call"),
+    (Fault::Refuses, Property::Readiness, "a call failed that should be let through"),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -471,10 +366,7 @@ async fn every_fault_is_found_and_named() {
     assert_eq!(broken_by(Fault::None).await, "nothing");
     for &(fault, property, how) in FAULTS {
         let broken = broken_by(fault).await;
-        assert!(
-            broken.starts_with(&format!("the layer breaks `{property}`: ")),
-            "{fault:?}: {broken}"
-        );
+        assert!(broken.starts_with(&format!("the layer breaks `{property}`: ")), "{fault:?}: {broken}");
         assert!(broken.contains(how), "{fault:?}: {broken}");
         assert!(!broken.contains(TOKEN), "{fault:?}: {broken}");
     }
@@ -482,10 +374,9 @@ async fn every_fault_is_found_and_named() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_drop_leaves_behind_is_found_at_each_point() {
-    for (fault, property) in [
-        (Fault::KeepsTheReadyInstance, Property::DropBeforeCall),
-        (Fault::KeepsTheFuture, Property::DropDuringCall),
-    ] {
+    for (fault, property) in
+        [(Fault::KeepsTheReadyInstance, Property::DropBeforeCall), (Fault::KeepsTheFuture, Property::DropDuringCall)]
+    {
         let found = contract(faulty(fault)).verify_one(property).await;
         assert_eq!(found.unwrap_err().property(), property, "{fault:?}");
     }
@@ -500,9 +391,7 @@ async fn detaching_must_be_said_and_done() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(
-    expected = "the layer breaks `named future`: the response future is `core::pin::Pin"
-)]
+#[should_panic(expected = "the layer breaks `named future`: the response future is `core::pin::Pin")]
 async fn a_failed_check_names_the_property() {
     contract(layer_fn(Boxing)).check().await;
 }

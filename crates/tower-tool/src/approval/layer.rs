@@ -44,11 +44,7 @@ pub struct ApprovalLayer {
 impl ApprovalLayer {
     /// Asks for what the specs demand.
     pub fn new(ledger: &Ledger) -> Self {
-        Self {
-            ledger: ledger.clone(),
-            redactor: Redactor::new(),
-            rules: Rules::default(),
-        }
+        Self { ledger: ledger.clone(), redactor: Redactor::new(), rules: Rules::default() }
     }
 
     /// Asks for these tools too.
@@ -72,11 +68,7 @@ impl ApprovalLayer {
 
 impl fmt::Debug for ApprovalLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            ledger,
-            redactor,
-            rules,
-        } = self;
+        let Self { ledger, redactor, rules } = self;
         f.debug_struct("ApprovalLayer")
             .field("ledger", ledger)
             .field("redactor", redactor)
@@ -88,10 +80,7 @@ impl fmt::Debug for ApprovalLayer {
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tools, when } = self;
-        f.debug_struct("Rules")
-            .field("tools", tools)
-            .field("when", &when.as_ref().map(|_| "<rule>"))
-            .finish()
+        f.debug_struct("Rules").field("tools", tools).field("when", &when.as_ref().map(|_| "<rule>")).finish()
     }
 }
 
@@ -99,11 +88,6 @@ impl<S> Layer<S> for ApprovalLayer {
     type Service = Approval<S>;
 
     fn layer(&self, inner: S) -> Approval<S> {
-        Approval::new(
-            inner,
-            self.ledger.clone(),
-            self.redactor.clone(),
-            self.rules.clone(),
-        )
+        Approval::new(inner, self.ledger.clone(), self.redactor.clone(), self.rules.clone())
     }
 }

@@ -9,8 +9,7 @@ use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
 use tower_tool_core::store::{Approval as Card, Arguments, Asker};
 use tower_tool_core::{
-    ApprovalId, Grant, LayerError, Timestamp, ToolCall, ToolError, ToolErrorKind, ToolOutput,
-    ToolSpec,
+    ApprovalId, Grant, LayerError, Timestamp, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
 };
 
 use super::layer::Rules;
@@ -39,14 +38,7 @@ impl<S> Approval<S> {
     inner_service_accessors!();
 
     pub(super) fn new(inner: S, ledger: Ledger, redactor: Redactor, rules: Rules) -> Self {
-        Self {
-            inner,
-            judge: Judge {
-                ledger,
-                redactor,
-                rules,
-            },
-        }
+        Self { inner, judge: Judge { ledger, redactor, rules } }
     }
 }
 
@@ -71,28 +63,18 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let needed = call
-            .enter(Kind::Approval)
-            .and_then(|()| self.judge.needed(&mut call));
+        let needed = call.enter(Kind::Approval).and_then(|()| self.judge.needed(&mut call));
         ResponseFuture::new(match needed {
-            Ok(None) => Gate::Pass {
-                inner: self.inner.clone().oneshot(call),
-            },
+            Ok(None) => Gate::Pass { inner: self.inner.clone().oneshot(call) },
             Ok(Some(reason)) => {
                 let (inner, judge) = (self.inner.clone(), self.judge.clone());
                 Gate::later(async move {
                     let call = judge.granted(call, reason).await?;
-                    inner
-                        .oneshot(call)
-                        .await
-                        .map_err(LayerError::into_tool_error)
+                    inner.oneshot(call).await.map_err(LayerError::into_tool_error)
                 })
             }
             Err(error) => {
-                call.journal().note(Note::Refused {
-                    by: Kind::Approval,
-                    kind: error.kind(),
-                });
+                call.journal().note(Note::Refused { by: Kind::Approval, kind: error.kind() });
                 Gate::refuse(error)
             }
         })
@@ -132,10 +114,7 @@ impl Judge {
                 Ok(call)
             }
             Err(error) => {
-                journal.note(Note::Refused {
-                    by: Kind::Approval,
-                    kind: error.kind(),
-                });
+                journal.note(Note::Refused { by: Kind::Approval, kind: error.kind() });
                 Err(error)
             }
         }
@@ -143,9 +122,7 @@ impl Judge {
 
     async fn decide(&self, call: &ToolCall, reason: String) -> Result<Verdict, ToolError> {
         let (Some(spec), Some(intent)) = (call.spec(), call.marks().intent()) else {
-            return Err(ToolError::internal(
-                "the call has no intent: put `validate` outside `approval`",
-            ));
+            return Err(ToolError::internal("the call has no intent: put `validate` outside `approval`"));
         };
         if !intent.is_attributable() {
             return Err(ToolError::new(
@@ -153,9 +130,7 @@ impl Judge {
                 "an approval was asked for outside any session, or for nobody in particular",
             ));
         }
-        let view = self
-            .redactor
-            .value(call.arguments(), Some(spec.input_schema()));
+        let view = self.redactor.value(call.arguments(), Some(spec.input_schema()));
         let now = self.ledger.store().now();
         let asking = Asking {
             intent,
@@ -178,11 +153,7 @@ impl Judge {
         let journal = call.journal();
         match self.ledger.ask(&asking).await? {
             Asked::Begun => Ok(Verdict::Begun),
-            Asked::Approved(card) => Ok(Verdict::Granted(Grant::new(
-                intent,
-                card.definition,
-                card.id,
-            ))),
+            Asked::Approved(card) => Ok(Verdict::Granted(Grant::new(intent, card.definition, card.id))),
             Asked::Opened(card) => {
                 journal.note(Note::Asked(card.id));
                 Err(required(&card, spec, now))
@@ -213,43 +184,23 @@ fn about(kind: ToolErrorKind, message: &'static str, id: ApprovalId) -> ToolErro
 }
 
 fn required(card: &Card, spec: &ToolSpec, now: Timestamp) -> ToolError {
-    let error = ToolError::new(
-        ToolErrorKind::ApprovalRequired,
-        "a person has to decide first",
-    )
-    .with_retry_after(now.until(card.decide_by));
-    ticket(card, spec.name())
-        .into_iter()
-        .fold(error, |error, (name, value)| error.with_detail(name, value))
+    let error = ToolError::new(ToolErrorKind::ApprovalRequired, "a person has to decide first")
+        .with_retry_after(now.until(card.decide_by));
+    ticket(card, spec.name()).into_iter().fold(error, |error, (name, value)| error.with_detail(name, value))
 }
 
 fn closed(card: &Card, how: ClosedAs) -> ToolError {
     let error = match how {
         ClosedAs::Denied => about(ToolErrorKind::ApprovalDenied, "a person said no", card.id),
-        ClosedAs::Expired => about(
-            ToolErrorKind::ApprovalExpired,
-            "nobody decided or came back in time",
-            card.id,
-        ),
-        ClosedAs::Cancelled => about(
-            ToolErrorKind::ApprovalClosed,
-            "the card was withdrawn",
-            card.id,
-        ),
+        ClosedAs::Expired => about(ToolErrorKind::ApprovalExpired, "nobody decided or came back in time", card.id),
+        ClosedAs::Cancelled => about(ToolErrorKind::ApprovalClosed, "the card was withdrawn", card.id),
     };
-    match card
-        .decisions
-        .last()
-        .and_then(|decision| decision.reason.as_deref())
-    {
+    match card.decisions.last().and_then(|decision| decision.reason.as_deref()) {
         Some(reason) => error.with_detail("reason", reason),
         None => error,
     }
 }
 
 pub(crate) fn key_reused() -> ToolError {
-    ToolError::new(
-        ToolErrorKind::KeyReused,
-        "the caller's key stands for other arguments",
-    )
+    ToolError::new(ToolErrorKind::KeyReused, "the caller's key stands for other arguments")
 }

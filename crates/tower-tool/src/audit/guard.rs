@@ -25,13 +25,7 @@ impl Guard {
         since: Instant,
         record: AuditRecord,
     ) -> Self {
-        Self {
-            trail,
-            clock,
-            journal,
-            since,
-            record: Some(record),
-        }
+        Self { trail, clock, journal, since, record: Some(record) }
     }
 
     pub(super) fn close(&mut self, result: Result<&ToolOutput, &ToolError>) {
@@ -48,12 +42,7 @@ impl Guard {
         let Some(mut record) = self.record.take() else {
             return;
         };
-        record.close(
-            &self.journal,
-            outcome,
-            self.clock.now(),
-            self.since.elapsed(),
-        );
+        record.close(&self.journal, outcome, self.clock.now(), self.since.elapsed());
         let (call_id, tool) = (record.call_id, Arc::clone(&record.tool));
         if let Err(error) = self.trail.close(record) {
             tracing::error!(%call_id, %tool, %error, "the audit trail did not take the end of a call");
@@ -64,18 +53,12 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let panicking = std::thread::panicking();
-        self.close_as(if panicking {
-            Outcome::panicked()
-        } else {
-            Outcome::cancelled()
-        });
+        self.close_as(if panicking { Outcome::panicked() } else { Outcome::cancelled() });
     }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("open", &self.record.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Guard").field("open", &self.record.is_some()).finish_non_exhaustive()
     }
 }

@@ -26,12 +26,7 @@ impl AuditLayer {
 
     /// Records every call, in a trail that others write to as well.
     pub fn shared(trail: Arc<dyn Trail>) -> Self {
-        Self {
-            trail,
-            clock: Arc::new(SystemClock),
-            redactor: Redactor::new(),
-            point: Point::Call,
-        }
+        Self { trail, clock: Arc::new(SystemClock), redactor: Redactor::new(), point: Point::Call }
     }
 
     /// Records every execution instead. Belongs directly around the tool.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tower_tool_core::journal::{Journal, Note};
 use tower_tool_core::{
-    ApprovalId, CallId, Category, Digest, Effect, ExecutionId, Provenance, Risk, Timestamp,
-    ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
+    ApprovalId, CallId, Category, Digest, Effect, ExecutionId, Provenance, Risk, Timestamp, ToolCall, ToolError,
+    ToolErrorKind, ToolOutput, ToolSpec,
 };
 
 use crate::redact::Redactor;
@@ -160,21 +160,13 @@ pub struct AuditRecord {
     pub outcome: Option<Outcome>,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
 impl AuditRecord {
-    pub(super) fn opened(
-        call: &ToolCall,
-        point: Point,
-        at: Timestamp,
-        redactor: &Redactor,
-    ) -> Self {
+    pub(super) fn opened(call: &ToolCall, point: Point, at: Timestamp, redactor: &Redactor) -> Self {
         let principal = call.context.principal();
         let spec = call.spec();
         let schema = spec.map(ToolSpec::input_schema);
@@ -213,13 +205,7 @@ impl AuditRecord {
         record
     }
 
-    pub(super) fn close(
-        &mut self,
-        journal: &Journal,
-        outcome: Outcome,
-        at: Timestamp,
-        took: Duration,
-    ) {
+    pub(super) fn close(&mut self, journal: &Journal, outcome: Outcome, at: Timestamp, took: Duration) {
         self.event = Event::Closed;
         self.at = at;
         self.arguments = None;
@@ -233,21 +219,14 @@ impl AuditRecord {
         for (pass, note) in journal.notes() {
             self.resumed = pass;
             match note {
-                Note::Validated {
-                    intent,
-                    arguments_hash,
-                } => {
+                Note::Validated { intent, arguments_hash } => {
                     self.intent = Some(intent);
                     self.arguments_hash = Some(arguments_hash);
                 }
                 Note::Asked(id) | Note::JoinedCard(id) | Note::Resumed(id) | Note::Granted(id) => {
                     self.approval = Some(id);
                 }
-                Note::Claimed {
-                    execution,
-                    fence,
-                    attempt,
-                } => {
+                Note::Claimed { execution, fence, attempt } => {
                     self.execution = Some(execution);
                     self.fence = Some(fence);
                     self.attempt = Some(attempt);
@@ -261,23 +240,11 @@ impl AuditRecord {
 
 impl Outcome {
     pub(super) const fn cancelled() -> Self {
-        Self {
-            status: Status::Cancelled,
-            by: None,
-            code: None,
-            category: None,
-            effect: None,
-        }
+        Self { status: Status::Cancelled, by: None, code: None, category: None, effect: None }
     }
 
     pub(super) const fn panicked() -> Self {
-        Self {
-            status: Status::Panicked,
-            by: None,
-            code: None,
-            category: None,
-            effect: None,
-        }
+        Self { status: Status::Panicked, by: None, code: None, category: None, effect: None }
     }
 
     pub(super) fn of(result: Result<&ToolOutput, &ToolError>, journal: &Journal) -> Self {
@@ -288,13 +255,7 @@ impl Outcome {
                     Provenance::Joined => Status::Joined,
                     _ => Status::Completed,
                 };
-                return Self {
-                    status,
-                    by: None,
-                    code: None,
-                    category: None,
-                    effect: Some(Effect::Done),
-                };
+                return Self { status, by: None, code: None, category: None, effect: Some(Effect::Done) };
             }
             Err(error) => error,
         };
@@ -302,15 +263,10 @@ impl Outcome {
             Note::Refused { by, .. } => Some(*by),
             _ => None,
         });
-        let dispatched = journal
-            .last(|note| matches!(note, Note::Dispatched).then_some(()))
-            .is_some();
-        let panicked = journal
-            .last(|note| matches!(note, Note::Panicked).then_some(()))
-            .is_some();
-        let answered_by_another = journal
-            .last(|note| matches!(note, Note::Replayed(_) | Note::Joined(_)).then_some(()))
-            .is_some();
+        let dispatched = journal.last(|note| matches!(note, Note::Dispatched).then_some(())).is_some();
+        let panicked = journal.last(|note| matches!(note, Note::Panicked).then_some(())).is_some();
+        let answered_by_another =
+            journal.last(|note| matches!(note, Note::Replayed(_) | Note::Joined(_)).then_some(())).is_some();
         let status = if panicked {
             Status::Panicked
         } else if error.kind() == ToolErrorKind::UnknownOutcome {
@@ -320,8 +276,7 @@ impl Outcome {
         } else {
             Status::Failed
         };
-        let by = (status == Status::Refused)
-            .then(|| refused_by.map_or("dispatch", |by| by.as_str()).to_owned());
+        let by = (status == Status::Refused).then(|| refused_by.map_or("dispatch", |by| by.as_str()).to_owned());
         Self {
             status,
             by,

@@ -54,12 +54,7 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let AuditLayer {
-            trail,
-            clock,
-            redactor,
-            point,
-        } = &self.settings;
+        let AuditLayer { trail, clock, redactor, point } = &self.settings;
         let kind = match point {
             Point::Execution => Kind::ExecutionAudit,
             _ => Kind::Audit,
@@ -76,16 +71,10 @@ where
         let inner = self.inner.clone();
         let proceed = move |call: ToolCall| match wrong_order {
             Some(error) => Gate::refuse(error),
-            None => Gate::Pass {
-                inner: inner.oneshot(call),
-            },
+            None => Gate::Pass { inner: inner.oneshot(call) },
         };
         match trail.open(record) {
-            Io::Now(Some(Ok(()))) => ResponseFuture {
-                gate: proceed(call),
-                guard: Some(guard),
-                degraded: false,
-            },
+            Io::Now(Some(Ok(()))) => ResponseFuture { gate: proceed(call), guard: Some(guard), degraded: false },
             Io::Now(answer) => {
                 let error = answer.and_then(Result::err);
                 opened_badly(call, guard, *point, error, proceed)
@@ -96,22 +85,11 @@ where
                 let gate = Gate::later(async move {
                     let opened = opening.await;
                     match opened {
-                        Ok(()) => {
-                            ResponseFuture {
-                                gate: proceed(call),
-                                guard: Some(guard),
-                                degraded: false,
-                            }
-                            .await
-                        }
+                        Ok(()) => ResponseFuture { gate: proceed(call), guard: Some(guard), degraded: false }.await,
                         Err(error) => opened_badly(call, guard, point, Some(error), proceed).await,
                     }
                 });
-                ResponseFuture {
-                    gate,
-                    guard: None,
-                    degraded: false,
-                }
+                ResponseFuture { gate, guard: None, degraded: false }
             }
         }
     }
@@ -134,34 +112,21 @@ fn opened_badly<F>(
         "the audit trail did not take a call"
     );
     if !has_effects {
-        return ResponseFuture {
-            gate: proceed(call),
-            guard: Some(guard),
-            degraded: true,
-        };
+        return ResponseFuture { gate: proceed(call), guard: Some(guard), degraded: true };
     }
     let kind = match point {
         Point::Execution => Kind::ExecutionAudit,
         _ => Kind::Audit,
     };
-    call.journal().note(Note::Refused {
-        by: kind,
-        kind: ToolErrorKind::Unavailable,
-    });
-    let refusal = ToolError::new(
-        ToolErrorKind::Unavailable,
-        "the audit trail did not take the call, so it did not run",
-    )
-    .with_retry_after(Duration::from_secs(1));
+    call.journal().note(Note::Refused { by: kind, kind: ToolErrorKind::Unavailable });
+    let refusal =
+        ToolError::new(ToolErrorKind::Unavailable, "the audit trail did not take the call, so it did not run")
+            .with_retry_after(Duration::from_secs(1));
     let refusal = match error {
         Some(error) => refusal.with_source(error),
         None => refusal,
     };
-    ResponseFuture {
-        gate: Gate::refuse(refusal),
-        guard: Some(guard),
-        degraded: false,
-    }
+    ResponseFuture { gate: Gate::refuse(refusal), guard: Some(guard), degraded: false }
 }
 
 pin_project! {
@@ -187,18 +152,12 @@ where
         if let Some(guard) = this.guard {
             guard.close(result.as_ref());
         }
-        Poll::Ready(if *this.degraded {
-            result.map(|output| output.with_degraded(UNAUDITED))
-        } else {
-            result
-        })
+        Poll::Ready(if *this.degraded { result.map(|output| output.with_degraded(UNAUDITED)) } else { result })
     }
 }
 
 impl<F> fmt::Debug for ResponseFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture")
-            .field("guard", &self.guard)
-            .finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").field("guard", &self.guard).finish_non_exhaustive()
     }
 }

@@ -11,8 +11,7 @@ use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::store::{RecordKey, StoredError};
 use tower_tool_core::{
-    Claim, Digest, Effect, Execution, Intent, LayerError, ToolCall, ToolError, ToolErrorKind,
-    ToolOutput,
+    Claim, Digest, Effect, Execution, Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput,
 };
 
 use crate::ledger::{Finished, Lead, Ledger, Outcome};
@@ -24,9 +23,7 @@ tokio::task_local! {
 
 /// Whether the intent is already being executed further out in this very task: waiting for it would never end.
 pub(super) fn is_reentrant(digest: &Digest) -> bool {
-    EXECUTING
-        .try_with(|intents| intents.contains(digest))
-        .unwrap_or(false)
+    EXECUTING.try_with(|intents| intents.contains(digest)).unwrap_or(false)
 }
 
 /// Named in `meta.degraded` when a result could not be recorded.
@@ -48,43 +45,29 @@ pub(super) async fn execute<S>(
     let key = intent.record();
     lead.claimed(key, &execution);
     let journal = Arc::clone(call.journal());
-    journal.note(Note::Claimed {
-        execution: execution.id,
-        fence: execution.fence,
-        attempt: execution.attempt,
-    });
+    journal.note(Note::Claimed { execution: execution.id, fence: execution.fence, attempt: execution.attempt });
     let claim = Claim::new(&intent, execution.clone());
     call.marks_mut().set_claim(claim.clone());
     call.context = call.context.with_execution(execution.clone());
 
     let mut executing = EXECUTING.try_with(Clone::clone).unwrap_or_default();
     executing.push(key.digest);
-    let running = EXECUTING.scope(
-        executing,
-        AssertUnwindSafe(inner.oneshot(call)).catch_unwind(),
-    );
+    let running = EXECUTING.scope(executing, AssertUnwindSafe(inner.oneshot(call)).catch_unwind());
     let answer = keeping_the_lease(&ledger, key, &execution, running).await;
     let result = match answer {
-        Ok(result) => result
-            .map_err(LayerError::into_tool_error)
-            .map_err(|error| error.seen_in_execution(claim.is_used())),
+        Ok(result) => {
+            result.map_err(LayerError::into_tool_error).map_err(|error| error.seen_in_execution(claim.is_used()))
+        }
         Err(_panic) => {
             journal.note(Note::Panicked);
             Err(if claim.is_used() {
-                ToolError::new(
-                    ToolErrorKind::UnknownOutcome,
-                    "a layer around the tool panicked",
-                )
+                ToolError::new(ToolErrorKind::UnknownOutcome, "a layer around the tool panicked")
             } else {
                 ToolError::internal("a layer around the tool panicked before the tool was called")
             })
         }
     };
-    let result = result.map_err(|error| {
-        error
-            .with_execution(execution.id)
-            .with_correlation(journal.call_id())
-    });
+    let result = result.map_err(|error| error.with_execution(execution.id).with_correlation(journal.call_id()));
     let outcome = outcome(&result);
     let result = match ledger.finish(key, &execution, &outcome).await {
         Ok(Finished::Recorded) => result,

@@ -13,9 +13,7 @@ pub struct IdempotencyLayer {
 impl IdempotencyLayer {
     /// Claims in this ledger.
     pub fn new(ledger: &Ledger) -> Self {
-        Self {
-            ledger: ledger.clone(),
-        }
+        Self { ledger: ledger.clone() }
     }
 }
 

@@ -13,8 +13,7 @@ use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
 use tower_tool_core::store::{StoredError, StoredOutput};
 use tower_tool_core::{
-    ExecutionId, Intent, LayerError, Provenance, ToolCall, ToolError, ToolErrorKind, ToolOutput,
-    ToolSpec,
+    ExecutionId, Intent, LayerError, Provenance, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
 };
 use tracing::Instrument as _;
 
@@ -66,9 +65,7 @@ where
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         ResponseFuture::new(match admit(&mut call) {
-            Ok(None) => Gate::Pass {
-                inner: self.inner.clone().oneshot(call),
-            },
+            Ok(None) => Gate::Pass { inner: self.inner.clone().oneshot(call) },
             Ok(Some(intent)) => {
                 let this = self.clone();
                 Gate::later(async move { this.once(call, intent).await })
@@ -82,10 +79,7 @@ where
 }
 
 fn refused(call: &ToolCall, error: &ToolError) {
-    call.journal().note(Note::Refused {
-        by: Kind::Idempotency,
-        kind: error.kind(),
-    });
+    call.journal().note(Note::Refused { by: Kind::Idempotency, kind: error.kind() });
 }
 
 /// The intent to claim, `None` if nothing needs claiming.
@@ -98,14 +92,10 @@ fn admit(call: &mut ToolCall) -> Result<Option<Arc<Intent>>, ToolError> {
         return Ok(None);
     }
     if call.marks().claim().is_some() {
-        return Err(ToolError::internal(
-            "`idempotency` stands inside another: the call is already claimed",
-        ));
+        return Err(ToolError::internal("`idempotency` stands inside another: the call is already claimed"));
     }
     let Some(intent) = call.marks().intent() else {
-        return Err(ToolError::internal(
-            "the call has no intent: put `validate` outside `idempotency`",
-        ));
+        return Err(ToolError::internal("the call has no intent: put `validate` outside `idempotency`"));
     };
     if !intent.is_attributable() {
         return Err(ToolError::new(
@@ -114,10 +104,7 @@ fn admit(call: &mut ToolCall) -> Result<Option<Arc<Intent>>, ToolError> {
         ));
     }
     if is_reentrant(&intent.record().digest) {
-        return Err(ToolError::new(
-            ToolErrorKind::Reentrant,
-            "the tool called itself with the same intent",
-        ));
+        return Err(ToolError::new(ToolErrorKind::Reentrant, "the tool called itself with the same intent"));
     }
     Ok(Some(Arc::clone(intent)))
 }
@@ -196,31 +183,24 @@ where
         execution: ids::execution()?,
         provider_key: ids::provider_key()?,
     };
-    let runtime = Handle::try_current().map_err(|error| {
-        ToolError::internal("a tool with effects needs a tokio runtime").with_source(error)
-    })?;
+    let runtime = Handle::try_current()
+        .map_err(|error| ToolError::internal("a tool with effects needs a tokio runtime").with_source(error))?;
     let Some(permit) = ledger.running().permit() else {
         // Nothing can be begun, but what was begun before can still be answered.
         return match ledger.peek(&claiming).await? {
-            Begun::Claimed(_) => Err(ToolError::new(
-                ToolErrorKind::Overloaded,
-                "as much runs as may run at once",
-            )
-            .with_retry_after(ASK_AGAIN_AFTER)),
+            Begun::Claimed(_) => Err(ToolError::new(ToolErrorKind::Overloaded, "as much runs as may run at once")
+                .with_retry_after(ASK_AGAIN_AFTER)),
             begun => Ok((Found::Begun(begun), Some(lead))),
         };
     };
-    let mut asked: Pin<Box<dyn Future<Output = _> + Send>> =
-        Box::pin(ledger.clone().begin(claiming));
+    let mut asked: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(ledger.clone().begin(claiming));
     let flight = lead.join();
     let (ledger, intent, call) = (ledger.clone(), Arc::clone(intent), call.clone());
     let span = tracing::Span::current();
     match std::future::poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
         Poll::Ready(begun) => match begun? {
             Begun::Claimed(execution) => {
-                runtime.spawn(
-                    execute(inner, ledger, call, intent, execution, lead, permit).instrument(span),
-                );
+                runtime.spawn(execute(inner, ledger, call, intent, execution, lead, permit).instrument(span));
                 Ok((Found::Flight(flight), None))
             }
             begun => Ok((Found::Begun(begun), Some(lead))),
@@ -240,10 +220,7 @@ where
             };
             runtime.spawn(task.instrument(span));
             told.await.unwrap_or_else(|error| {
-                Err(
-                    ToolError::new(ToolErrorKind::Unavailable, "the runtime is shutting down")
-                        .with_source(error),
-                )
+                Err(ToolError::new(ToolErrorKind::Unavailable, "the runtime is shutting down").with_source(error))
             })
         }
     }
@@ -272,9 +249,7 @@ async fn wait(mut flight: watch::Receiver<Flight>, deadline: Option<Instant>) ->
         None => settled.await,
     };
     match settled.as_deref() {
-        Ok(Flight::Settled(execution, answer)) => {
-            Some(Answer::Settled(execution.id, answer.clone()))
-        }
+        Ok(Flight::Settled(execution, answer)) => Some(Answer::Settled(execution.id, answer.clone())),
         Ok(Flight::Look | Flight::Waiting) | Err(_) => None,
     }
 }
@@ -284,21 +259,14 @@ fn joined(call: &ToolCall, answer: Answer) -> Result<ToolOutput, ToolError> {
         Answer::TooLate => Err(in_progress(None)),
         Answer::Settled(execution, answer) => {
             call.journal().note(Note::Joined(execution));
-            answer.map(|output| {
-                output
-                    .with_execution(execution)
-                    .with_provenance(Provenance::Joined)
-            })
+            answer.map(|output| output.with_execution(execution).with_provenance(Provenance::Joined))
         }
     }
 }
 
 fn in_progress(execution: Option<ExecutionId>) -> ToolError {
-    let error = ToolError::new(
-        ToolErrorKind::InProgress,
-        "the caller's patience ended before the execution did",
-    )
-    .with_retry_after(ASK_AGAIN_AFTER);
+    let error = ToolError::new(ToolErrorKind::InProgress, "the caller's patience ended before the execution did")
+        .with_retry_after(ASK_AGAIN_AFTER);
     match execution {
         Some(execution) => error.with_execution(execution),
         None => error,
@@ -319,10 +287,7 @@ fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
         }
         Begun::KeyReused => Err(key_reused()),
         Begun::NeedsGrant(card) => {
-            let error = ToolError::new(
-                ToolErrorKind::ApprovalRequired,
-                "the intent may not run without a grant",
-            );
+            let error = ToolError::new(ToolErrorKind::ApprovalRequired, "the intent may not run without a grant");
             Err(match card {
                 Some(card) => error.with_detail("approval_id", card.id.to_string()),
                 None => error,
@@ -332,23 +297,14 @@ fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
     }
 }
 
-fn replay(
-    call: &ToolCall,
-    execution: ExecutionId,
-    output: &StoredOutput,
-) -> Result<ToolOutput, ToolError> {
+fn replay(call: &ToolCall, execution: ExecutionId, output: &StoredOutput) -> Result<ToolOutput, ToolError> {
     call.journal().note(Note::Replayed(execution));
     match output.restore() {
-        Some(restored) => Ok(restored
-            .with_provenance(Provenance::Replayed)
-            .with_execution(execution)),
+        Some(restored) => Ok(restored.with_provenance(Provenance::Replayed).with_execution(execution)),
         None => {
-            let error = ToolError::new(
-                ToolErrorKind::ReplayBodyUnavailable,
-                "the result was dropped to make room",
-            )
-            .with_detail("observed_at", output.observed_at.to_string())
-            .with_execution(execution);
+            let error = ToolError::new(ToolErrorKind::ReplayBodyUnavailable, "the result was dropped to make room")
+                .with_detail("observed_at", output.observed_at.to_string())
+                .with_execution(execution);
             Err(match output.receipt.as_deref().map(serde_json::to_value) {
                 Some(Ok(receipt)) => error.with_detail("receipt", receipt),
                 _ => error,
@@ -362,10 +318,9 @@ fn repeat(error: &StoredError) -> ToolError {
     error
         .details
         .iter()
-        .fold(
-            ToolError::new(kind, "an earlier call of the same intent failed"),
-            |error, (name, value)| error.with_detail(name.clone(), value.clone()),
-        )
+        .fold(ToolError::new(kind, "an earlier call of the same intent failed"), |error, (name, value)| {
+            error.with_detail(name.clone(), value.clone())
+        })
         .with_safe_message(error.safe_message.clone())
         .done(error.effect)
 }

@@ -13,9 +13,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_tool_core::store::{
-    Approval, ClosedApproval, Decision, Record, State, StoredError, StoredOutput,
-};
+use tower_tool_core::store::{Approval, ClosedApproval, Decision, Record, State, StoredError, StoredOutput};
 use tower_tool_core::{ApprovalId, Digest, Execution, ExecutionId, Intent, Timestamp, ToolOutput};
 
 use super::Settings;
@@ -36,21 +34,13 @@ const KEPT: usize = 16;
 pub(super) fn present(record: Option<&Record>, now: Timestamp) -> Option<Cow<'_, Record>> {
     let record = record?;
     let lapsed = match &record.state {
-        State::Pending => record
-            .approval
-            .as_ref()
-            .is_none_or(|card| now >= card.decide_by)
-            .then_some(State::Expired),
+        State::Pending => record.approval.as_ref().is_none_or(|card| now >= card.decide_by).then_some(State::Expired),
         State::Approved => record
             .approval
             .as_ref()
             .is_none_or(|card| card.redeem_by.is_some_and(|by| now >= by))
             .then_some(State::Expired),
-        State::Running {
-            execution,
-            lease_ends,
-            ..
-        } if now >= *lease_ends => Some(if record.safe_to_repeat {
+        State::Running { execution, lease_ends, .. } if now >= *lease_ends => Some(if record.safe_to_repeat {
             State::Released
         } else {
             State::Unknown {
@@ -122,12 +112,7 @@ pub(crate) struct Claiming {
     pub(crate) provider_key: Arc<str>,
 }
 
-pub(super) fn begin(
-    current: Option<&Record>,
-    now: Timestamp,
-    claiming: &Claiming,
-    settings: &Settings,
-) -> Step<Begun> {
+pub(super) fn begin(current: Option<&Record>, now: Timestamp, claiming: &Claiming, settings: &Settings) -> Step<Begun> {
     let intent = &claiming.intent;
     let present = present(current, now);
     let Some(record) = present.as_deref() else {
@@ -141,32 +126,23 @@ pub(super) fn begin(
             now,
             now + settings.window,
         );
-        record.revision = record
-            .revision
-            .max(current.map_or(0, |old| old.revision + 1));
+        record.revision = record.revision.max(current.map_or(0, |old| old.revision + 1));
         return claim(record, now, claiming, settings);
     };
     if record.fingerprint != *intent.fingerprint() {
         return Step::Keep(Begun::KeyReused);
     }
     match &record.state {
-        State::Completed { execution, output } => {
-            Step::Keep(Begun::Completed(*execution, output.clone()))
-        }
+        State::Completed { execution, output } => Step::Keep(Begun::Completed(*execution, output.clone())),
         State::Failed { execution, error } => Step::Keep(Begun::Failed(*execution, error.clone())),
-        State::Running {
-            execution,
-            lease_ends,
-            ..
-        } => Step::Keep(Begun::Running(*execution, record.revision, *lease_ends)),
-        State::Unknown {
-            execution, reason, ..
-        } => Step::Keep(Begun::Unknown(*execution, reason.clone())),
+        State::Running { execution, lease_ends, .. } => {
+            Step::Keep(Begun::Running(*execution, record.revision, *lease_ends))
+        }
+        State::Unknown { execution, reason, .. } => Step::Keep(Begun::Unknown(*execution, reason.clone())),
         State::Approved => {
             let card = record.approval.as_ref();
-            let granted = card.is_some_and(|card| {
-                claiming.grant == Some(card.id) && card.executed.hash == *intent.arguments_hash()
-            });
+            let granted = card
+                .is_some_and(|card| claiming.grant == Some(card.id) && card.executed.hash == *intent.arguments_hash());
             if granted {
                 claim(next(record), now, claiming, settings)
             } else {
@@ -183,12 +159,7 @@ pub(super) fn begin(
     }
 }
 
-fn claim(
-    mut record: Record,
-    now: Timestamp,
-    claiming: &Claiming,
-    settings: &Settings,
-) -> Step<Begun> {
+fn claim(mut record: Record, now: Timestamp, claiming: &Claiming, settings: &Settings) -> Step<Begun> {
     record.fence += 1;
     record.attempt = record.attempt.saturating_add(1);
     record.arguments_hash = *claiming.intent.arguments_hash();
@@ -198,12 +169,7 @@ fn claim(
         lease_ends: now + settings.lease,
         granted: claiming.grant.is_some(),
     };
-    let execution = Execution::new(
-        claiming.execution,
-        Arc::clone(&record.provider_key),
-        record.fence,
-        record.attempt,
-    );
+    let execution = Execution::new(claiming.execution, Arc::clone(&record.provider_key), record.fence, record.attempt);
     Step::Swap(Some(Arc::new(record)), Begun::Claimed(execution))
 }
 
@@ -237,18 +203,11 @@ pub(super) fn finish(
         return Step::Keep(Finished::FenceMoved);
     };
     let granted = match &record.state {
-        State::Running {
-            execution: id,
-            granted,
-            ..
-        } if *id == execution.id => *granted,
-        State::Unknown { execution: id, .. } if *id == execution.id => record
-            .approval
-            .as_ref()
-            .is_some_and(|card| card.spent_by == Some(*id)),
-        State::Completed { execution: id, .. } | State::Failed { execution: id, .. }
-            if *id == execution.id =>
-        {
+        State::Running { execution: id, granted, .. } if *id == execution.id => *granted,
+        State::Unknown { execution: id, .. } if *id == execution.id => {
+            record.approval.as_ref().is_some_and(|card| card.spent_by == Some(*id))
+        }
+        State::Completed { execution: id, .. } | State::Failed { execution: id, .. } if *id == execution.id => {
             return Step::Keep(Finished::Recorded);
         }
         _ => return Step::Keep(Finished::FenceMoved),
@@ -260,26 +219,14 @@ pub(super) fn finish(
         card.spent_by = may_have_done.then_some(execution.id);
     }
     record.state = match outcome {
-        Outcome::Completed(output) => State::Completed {
-            execution: execution.id,
-            output: StoredOutput::new(output, now),
-        },
-        Outcome::Done(error) => State::Failed {
-            execution: execution.id,
-            error: error.clone(),
-        },
-        Outcome::MaybeDone(reason) => State::Unknown {
-            execution: execution.id,
-            since: now,
-            reason: reason.clone(),
-        },
+        Outcome::Completed(output) => {
+            State::Completed { execution: execution.id, output: StoredOutput::new(output, now) }
+        }
+        Outcome::Done(error) => State::Failed { execution: execution.id, error: error.clone() },
+        Outcome::MaybeDone(reason) => State::Unknown { execution: execution.id, since: now, reason: reason.clone() },
         Outcome::NotDone => {
             release(&mut record, execution.id);
-            if granted {
-                State::Approved
-            } else {
-                State::Released
-            }
+            if granted { State::Approved } else { State::Released }
         }
     };
     Step::Swap(Some(Arc::new(record)), Finished::Recorded)
@@ -296,17 +243,9 @@ pub(super) fn renew(
         return Step::Keep(false);
     };
     match &record.state {
-        State::Running {
-            execution: id,
-            granted,
-            ..
-        } if *id == execution.id => {
+        State::Running { execution: id, granted, .. } if *id == execution.id => {
             let mut next = next(record);
-            next.state = State::Running {
-                execution: *id,
-                lease_ends: now + settings.lease,
-                granted: *granted,
-            };
+            next.state = State::Running { execution: *id, lease_ends: now + settings.lease, granted: *granted };
             Step::Swap(Some(Arc::new(next)), true)
         }
         _ => Step::Keep(false),
@@ -372,12 +311,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) card: Approval,
 }
 
-pub(super) fn ask(
-    current: Option<&Record>,
-    now: Timestamp,
-    asking: &Asking<'_>,
-    settings: &Settings,
-) -> Step<Asked> {
+pub(super) fn ask(current: Option<&Record>, now: Timestamp, asking: &Asking<'_>, settings: &Settings) -> Step<Asked> {
     let present = present(current, now);
     let Some(record) = present.as_deref() else {
         let mut record = Record::new(
@@ -387,9 +321,7 @@ pub(super) fn ask(
             now,
             now + settings.window,
         );
-        record.revision = record
-            .revision
-            .max(current.map_or(0, |old| old.revision + 1));
+        record.revision = record.revision.max(current.map_or(0, |old| old.revision + 1));
         return open(record, now, asking, settings);
     };
     if record.fingerprint != *asking.intent.fingerprint() {
@@ -397,25 +329,19 @@ pub(super) fn ask(
     }
     let card = record.approval.as_ref();
     match (&record.state, card) {
-        (
-            State::Completed { .. }
-            | State::Failed { .. }
-            | State::Running { .. }
-            | State::Unknown { .. },
-            _,
-        ) => Step::Keep(Asked::Begun),
+        (State::Completed { .. } | State::Failed { .. } | State::Running { .. } | State::Unknown { .. }, _) => {
+            Step::Keep(Asked::Begun)
+        }
         (State::Pending, Some(card)) => Step::Keep(Asked::Joined(card.clone())),
         // What was approved is not what the tool is now: ask again.
         (State::Approved, Some(card)) if card.definition != asking.definition => {
             open(next(record), now, asking, settings)
         }
-        (State::Approved, Some(card)) => {
-            Step::Keep(if card.executed.hash == *asking.intent.arguments_hash() {
-                Asked::Approved(card.clone())
-            } else {
-                Asked::Edited(card.clone())
-            })
-        }
+        (State::Approved, Some(card)) => Step::Keep(if card.executed.hash == *asking.intent.arguments_hash() {
+            Asked::Approved(card.clone())
+        } else {
+            Asked::Edited(card.clone())
+        }),
         (state, card) => match (ClosedAs::of(state), card) {
             (Some(closed), Some(card)) if asking.resumed == Some(card.id) => {
                 Step::Keep(Asked::Closed(card.clone(), closed))
@@ -425,25 +351,14 @@ pub(super) fn ask(
     }
 }
 
-fn open(
-    mut record: Record,
-    now: Timestamp,
-    asking: &Asking<'_>,
-    settings: &Settings,
-) -> Step<Asked> {
+fn open(mut record: Record, now: Timestamp, asking: &Asking<'_>, settings: &Settings) -> Step<Asked> {
     if let Some(old) = record.approval.take() {
         let ended = if old.spent_by.is_some() {
             "spent"
         } else {
             ClosedAs::of(&record.state).map_or("replaced", ClosedAs::as_str)
         };
-        record.closed.insert(
-            0,
-            ClosedApproval {
-                id: old.id,
-                ended: ended.into(),
-            },
-        );
+        record.closed.insert(0, ClosedApproval { id: old.id, ended: ended.into() });
         record.closed.truncate(KEPT);
     }
     let mut card = asking.card.clone();
@@ -451,9 +366,7 @@ fn open(
     card.decide_by = now + settings.decide_within;
     record.arguments_hash = card.executed.hash;
     // A card outlives the window by as long as it takes to decide and to come back.
-    record.window_ends = record
-        .window_ends
-        .max(card.decide_by + settings.redeem_within + settings.past_completion);
+    record.window_ends = record.window_ends.max(card.decide_by + settings.redeem_within + settings.past_completion);
     record.state = State::Pending;
     record.approval = Some(card.clone());
     Step::Swap(Some(Arc::new(record)), Asked::Opened(card))
@@ -488,24 +401,15 @@ pub(super) fn decide(
     let Some(card) = record.approval.as_ref().filter(|card| card.id == id) else {
         return Step::Keep(match record.closed.iter().find(|closed| closed.id == id) {
             Some(closed) if &*closed.ended == "expired" => Decided::Expired,
-            Some(closed) => Decided::AlreadyClosed {
-                ended: Arc::clone(&closed.ended),
-                by: None,
-            },
+            Some(closed) => Decided::AlreadyClosed { ended: Arc::clone(&closed.ended), by: None },
             None => Decided::NotFound,
         });
     };
     match &record.state {
-        State::Pending if card.executed.hash != decision.args_hash => {
-            Step::Keep(Decided::OtherArguments)
-        }
+        State::Pending if card.executed.hash != decision.args_hash => Step::Keep(Decided::OtherArguments),
         State::Pending => {
             let mut record = next(record);
-            record.state = if decision.approved {
-                State::Approved
-            } else {
-                State::Denied
-            };
+            record.state = if decision.approved { State::Approved } else { State::Denied };
             let mut taken = card.clone();
             let mut decision = decision.clone();
             decision.at = now;
@@ -519,10 +423,9 @@ pub(super) fn decide(
             Step::Swap(Some(Arc::new(record)), Decided::Taken(Box::new(taken)))
         }
         State::Expired if card.decisions.is_empty() => Step::Keep(Decided::Expired),
-        state => Step::Keep(Decided::AlreadyClosed {
-            ended: state.as_str().into(),
-            by: card.decisions.last().cloned(),
-        }),
+        state => {
+            Step::Keep(Decided::AlreadyClosed { ended: state.as_str().into(), by: card.decisions.last().cloned() })
+        }
     }
 }
 
@@ -531,10 +434,7 @@ pub(super) fn end(current: Option<&Record>, now: Timestamp) -> Step<()> {
     let Some(record) = current else {
         return Step::Keep(());
     };
-    match present(Some(record), now)
-        .as_deref()
-        .map(|record| &record.state)
-    {
+    match present(Some(record), now).as_deref().map(|record| &record.state) {
         Some(State::Running { .. } | State::Unknown { .. }) => Step::Keep(()),
         Some(State::Pending | State::Approved) => {
             let mut record = next(record);

@@ -31,8 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_tool_core::store::{
-    Approval, ClosedApproval, Decision, Desk, LedgerStore, Record, RecordKey, State, StoreError,
-    Swap, Topic,
+    Approval, ClosedApproval, Decision, Desk, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
 };
 use tower_tool_core::{
     ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Timestamp, ToolError, ToolErrorKind,
@@ -111,13 +110,7 @@ impl LedgerBuilder {
     /// The ledger.
     pub fn build(self) -> Ledger {
         let running = Running::new(self.settings.max_running);
-        Ledger {
-            inner: Arc::new(Inner {
-                store: self.store,
-                settings: self.settings,
-                running,
-            }),
-        }
+        Ledger { inner: Arc::new(Inner { store: self.store, settings: self.settings, running }) }
     }
 }
 
@@ -168,9 +161,9 @@ impl ExecutionStatus {
     /// The result, while it is kept.
     pub fn output(&self) -> Option<tower_tool_core::ToolOutput> {
         match &self.record.state {
-            State::Completed { execution, output } if *execution == self.id => output
-                .restore()
-                .map(|output| output.with_execution(self.id)),
+            State::Completed { execution, output } if *execution == self.id => {
+                output.restore().map(|output| output.with_execution(self.id))
+            }
             _ => None,
         }
     }
@@ -215,10 +208,7 @@ impl Ledger {
 
     /// Begins the settings of a ledger.
     pub fn builder(store: impl LedgerStore) -> LedgerBuilder {
-        LedgerBuilder {
-            store: Arc::new(store),
-            settings: Settings::default(),
-        }
+        LedgerBuilder { store: Arc::new(store), settings: Settings::default() }
     }
 
     /// The store underneath.
@@ -247,9 +237,7 @@ impl Ledger {
         let now = self.store().now();
         let record = self.store().by_execution(id).await.map_err(unavailable)?;
         Ok(record
-            .filter(|record| {
-                record.key.belongs_to(context) && record.execution_ids().any(|own| own == id)
-            })
+            .filter(|record| record.key.belongs_to(context) && record.execution_ids().any(|own| own == id))
             .map(|record| ExecutionStatus { record, id, now }))
     }
 
@@ -258,24 +246,14 @@ impl Ledger {
     /// # Errors
     ///
     /// If the store is not available.
-    pub async fn card(
-        &self,
-        tenant: &str,
-        id: ApprovalId,
-    ) -> Result<Option<CardStatus>, ToolError> {
+    pub async fn card(&self, tenant: &str, id: ApprovalId) -> Result<Option<CardStatus>, ToolError> {
         let record = self.store().by_approval(id).await.map_err(unavailable)?;
         let now = self.store().now();
-        Ok(record
-            .filter(|record| *record.key.tenant == *tenant)
-            .and_then(|record| {
-                let card = record.approval.clone().filter(|card| card.id == id)?;
-                let state = machine::present(Some(&record), now)?.state.as_str();
-                Some(CardStatus {
-                    record,
-                    card,
-                    state,
-                })
-            }))
+        Ok(record.filter(|record| *record.key.tenant == *tenant).and_then(|record| {
+            let card = record.approval.clone().filter(|card| card.id == id)?;
+            let state = machine::present(Some(&record), now)?.state.as_str();
+            Some(CardStatus { record, card, state })
+        }))
     }
 
     /// How the earlier card `id` of a tenant ended, if a later one has taken its place.
@@ -283,11 +261,7 @@ impl Ledger {
     /// # Errors
     ///
     /// If the store is not available.
-    pub async fn closed_card(
-        &self,
-        tenant: &str,
-        id: ApprovalId,
-    ) -> Result<Option<ClosedApproval>, ToolError> {
+    pub async fn closed_card(&self, tenant: &str, id: ApprovalId) -> Result<Option<ClosedApproval>, ToolError> {
         let record = self.store().by_approval(id).await.map_err(unavailable)?;
         Ok(record
             .filter(|record| *record.key.tenant == *tenant)
@@ -305,11 +279,8 @@ impl Ledger {
         let Some(scope) = context.scope() else {
             return Ok(());
         };
-        let keys = self
-            .store()
-            .in_scope(principal.tenant(), principal.actor(), scope.as_str())
-            .await
-            .map_err(unavailable)?;
+        let keys =
+            self.store().in_scope(principal.tenant(), principal.actor(), scope.as_str()).await.map_err(unavailable)?;
         for key in keys {
             self.step(&key, Likely::Anything, machine::end).await?;
         }
@@ -326,22 +297,16 @@ impl Ledger {
         let left = self.inner.running.drain(patience).await;
         let count = left.len();
         for (key, execution) in left {
-            self.finish(
-                &key,
-                &execution,
-                &Outcome::MaybeDone("the process ended before the tool did".to_owned()),
-            )
-            .await?;
+            self.finish(&key, &execution, &Outcome::MaybeDone("the process ended before the tool did".to_owned()))
+                .await?;
         }
         Ok(count)
     }
 
     pub(crate) async fn ask(&self, asking: &Asking<'_>) -> Result<Asked, ToolError> {
         let settings = &self.inner.settings;
-        self.step(asking.intent.record(), Likely::Anything, |current, now| {
-            machine::ask(current, now, asking, settings)
-        })
-        .await
+        self.step(asking.intent.record(), Likely::Anything, |current, now| machine::ask(current, now, asking, settings))
+            .await
     }
 
     /// Claims an intent. The absent record is tried first, so that the first call takes one trip and a replay too.
@@ -349,30 +314,16 @@ impl Ledger {
         let settings = &self.inner.settings;
         let intent = Arc::clone(&claiming.intent);
         let fresh = !claiming.demanded && claiming.grant.is_none();
-        let likely = if fresh {
-            Likely::Absent
-        } else {
-            Likely::Anything
-        };
-        self.step(intent.record(), likely, |current, now| {
-            machine::begin(current, now, &claiming, settings)
-        })
-        .await
+        let likely = if fresh { Likely::Absent } else { Likely::Anything };
+        self.step(intent.record(), likely, |current, now| machine::begin(current, now, &claiming, settings)).await
     }
 
     /// What a claim would find, without claiming.
     pub(crate) async fn peek(&self, claiming: &Claiming) -> Result<Begun, ToolError> {
         let current = self.read(claiming.intent.record()).await?;
-        Ok(
-            match machine::begin(
-                current.as_deref(),
-                self.store().now(),
-                claiming,
-                &self.inner.settings,
-            ) {
-                Step::Keep(begun) | Step::Swap(_, begun) => begun,
-            },
-        )
+        Ok(match machine::begin(current.as_deref(), self.store().now(), claiming, &self.inner.settings) {
+            Step::Keep(begun) | Step::Swap(_, begun) => begun,
+        })
     }
 
     pub(crate) async fn finish(
@@ -382,52 +333,30 @@ impl Ledger {
         outcome: &Outcome,
     ) -> Result<Finished, ToolError> {
         let settings = &self.inner.settings;
-        self.step(key, Likely::Anything, |current, now| {
-            machine::finish(current, now, execution, outcome, settings)
-        })
-        .await
+        self.step(key, Likely::Anything, |current, now| machine::finish(current, now, execution, outcome, settings))
+            .await
     }
 
-    pub(crate) async fn renew(
-        &self,
-        key: &RecordKey,
-        execution: &Execution,
-    ) -> Result<bool, ToolError> {
+    pub(crate) async fn renew(&self, key: &RecordKey, execution: &Execution) -> Result<bool, ToolError> {
         let settings = &self.inner.settings;
-        self.step(key, Likely::Anything, |current, now| {
-            machine::renew(current, now, execution, settings)
-        })
-        .await
+        self.step(key, Likely::Anything, |current, now| machine::renew(current, now, execution, settings)).await
     }
 
     /// The record that has, or had, this approval.
-    pub(crate) async fn by_approval(
-        &self,
-        id: ApprovalId,
-    ) -> Result<Option<Arc<Record>>, ToolError> {
+    pub(crate) async fn by_approval(&self, id: ApprovalId) -> Result<Option<Arc<Record>>, ToolError> {
         self.store().by_approval(id).await.map_err(unavailable)
     }
 
     /// Waits until the record is not at this revision any more.
     pub(crate) async fn changed(&self, key: &RecordKey, since: u64) -> Result<u64, ToolError> {
-        self.store()
-            .changed(Topic::Record(key), since)
-            .await
-            .map_err(unavailable)
+        self.store().changed(Topic::Record(key), since).await.map_err(unavailable)
     }
 
     /// Whether the card still waits for a decision.
-    pub(crate) async fn is_pending(
-        &self,
-        id: ApprovalId,
-    ) -> Result<Option<(Arc<Record>, Timestamp)>, ToolError> {
+    pub(crate) async fn is_pending(&self, id: ApprovalId) -> Result<Option<(Arc<Record>, Timestamp)>, ToolError> {
         let now = self.store().now();
         Ok(self.by_approval(id).await?.and_then(|record| {
-            let decide_by = record
-                .approval
-                .as_ref()
-                .filter(|card| card.id == id)?
-                .decide_by;
+            let decide_by = record.approval.as_ref().filter(|card| card.id == id)?.decide_by;
             let pending = machine::present(Some(&record), now)?.state == State::Pending;
             pending.then_some((record, decide_by))
         }))
@@ -461,12 +390,7 @@ impl Ledger {
                 Step::Keep(answer) => return Ok(answer),
                 Step::Swap(next, answer) => {
                     let expected = current.as_ref().map(|record| record.revision);
-                    match self
-                        .store()
-                        .swap(key, expected, next)
-                        .await
-                        .map_err(unavailable)?
-                    {
+                    match self.store().swap(key, expected, next).await.map_err(unavailable)? {
                         Swap::Won(_) => return Ok(answer),
                         Swap::Lost(record) => {
                             check(key, record.as_deref())?;
@@ -487,11 +411,7 @@ impl Desk for Ledger {
 
     fn pending<'a>(&'a self, tenant: &'a str) -> BoxFuture<'a, Result<Vec<Approval>, ToolError>> {
         Box::pin(async move {
-            let records = self
-                .store()
-                .pending(tenant, None, usize::MAX)
-                .await
-                .map_err(unavailable)?;
+            let records = self.store().pending(tenant, None, usize::MAX).await.map_err(unavailable)?;
             let now = self.store().now();
             Ok(records
                 .iter()
@@ -509,42 +429,27 @@ impl Desk for Ledger {
         decision: Decision,
     ) -> BoxFuture<'a, Result<Approval, ToolError>> {
         Box::pin(async move {
-            let record = self
-                .by_approval(id)
-                .await?
-                .filter(|record| *record.key.tenant == *tenant);
+            let record = self.by_approval(id).await?.filter(|record| *record.key.tenant == *tenant);
             let decided = match &record {
                 Some(record) => {
                     let settings = &self.inner.settings;
                     let seen = Likely::As(Arc::clone(record));
-                    self.step(&record.key, seen, |current, now| {
-                        machine::decide(current, now, id, &decision, settings)
-                    })
-                    .await?
+                    self.step(&record.key, seen, |current, now| machine::decide(current, now, id, &decision, settings))
+                        .await?
                 }
                 None => Decided::NotFound,
             };
-            let refuse = |kind, message| {
-                ToolError::new(kind, message).with_detail("approval_id", id.to_string())
-            };
+            let refuse = |kind, message| ToolError::new(kind, message).with_detail("approval_id", id.to_string());
             match decided {
                 Decided::Taken(card) => Ok(*card),
-                Decided::NotFound => Err(refuse(
-                    ToolErrorKind::ApprovalNotFound,
-                    "there is no such card",
-                )),
-                Decided::Expired => Err(refuse(
-                    ToolErrorKind::ApprovalExpired,
-                    "the card expired before the decision",
-                )),
-                Decided::OtherArguments => Err(refuse(
-                    ToolErrorKind::ApprovalMismatch,
-                    "the decision is about other arguments than the card",
-                )),
+                Decided::NotFound => Err(refuse(ToolErrorKind::ApprovalNotFound, "there is no such card")),
+                Decided::Expired => Err(refuse(ToolErrorKind::ApprovalExpired, "the card expired before the decision")),
+                Decided::OtherArguments => {
+                    Err(refuse(ToolErrorKind::ApprovalMismatch, "the decision is about other arguments than the card"))
+                }
                 Decided::AlreadyClosed { ended, by } => {
-                    let mut error =
-                        refuse(ToolErrorKind::ApprovalClosed, "the card is closed already")
-                            .with_detail("state", &*ended);
+                    let mut error = refuse(ToolErrorKind::ApprovalClosed, "the card is closed already")
+                        .with_detail("state", &*ended);
                     if let Some(decision) = by {
                         error = error
                             .with_detail("decided_by", &*decision.by)
@@ -557,31 +462,22 @@ impl Desk for Ledger {
     }
 
     fn changed<'a>(&'a self, tenant: &'a str, since: u64) -> BoxFuture<'a, Result<u64, ToolError>> {
-        Box::pin(async move {
-            self.store()
-                .changed(Topic::Cards(tenant), since)
-                .await
-                .map_err(unavailable)
-        })
+        Box::pin(async move { self.store().changed(Topic::Cards(tenant), since).await.map_err(unavailable) })
     }
 }
 
 /// A store may not hand out the record of another key: somebody would get a stranger's answer.
 fn check(key: &RecordKey, record: Option<&Record>) -> Result<(), ToolError> {
     match record {
-        Some(record) if record.key != *key => Err(unavailable(StoreError::corrupt(
-            "the record under this key belongs to another",
-        ))),
+        Some(record) if record.key != *key => {
+            Err(unavailable(StoreError::corrupt("the record under this key belongs to another")))
+        }
         _ => Ok(()),
     }
 }
 
 fn unavailable(error: StoreError) -> ToolError {
-    let kind = if error.is_full() {
-        ToolErrorKind::Overloaded
-    } else {
-        ToolErrorKind::Unavailable
-    };
+    let kind = if error.is_full() { ToolErrorKind::Overloaded } else { ToolErrorKind::Unavailable };
     ToolError::new(kind, "the ledger did not answer, so nothing was begun")
         .with_retry_after(Duration::from_secs(1))
         .with_source(error)

@@ -72,9 +72,7 @@ impl Running {
         let max = max.min(Semaphore::MAX_PERMITS);
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         Self {
-            shared: Arc::new(Shared {
-                entries: Mutex::default(),
-            }),
+            shared: Arc::new(Shared { entries: Mutex::default() }),
             permits: Arc::new(Semaphore::new(max as usize)),
             max,
         }
@@ -84,26 +82,11 @@ impl Running {
     pub(crate) fn enter(&self, digest: Digest, fingerprint: Digest) -> Role {
         let mut entries = self.shared.lock();
         if let Some(entry) = entries.get(&digest) {
-            return if entry.fingerprint == fingerprint {
-                Role::Join(entry.flight.clone())
-            } else {
-                Role::KeyReused
-            };
+            return if entry.fingerprint == fingerprint { Role::Join(entry.flight.clone()) } else { Role::KeyReused };
         }
         let (publish, flight) = watch::channel(Flight::Waiting);
-        entries.insert(
-            digest,
-            Entry {
-                fingerprint,
-                flight,
-                claimed: None,
-            },
-        );
-        Role::Lead(Lead {
-            shared: Arc::clone(&self.shared),
-            digest,
-            publish,
-        })
+        entries.insert(digest, Entry { fingerprint, flight, claimed: None });
+        Role::Lead(Lead { shared: Arc::clone(&self.shared), digest, publish })
     }
 
     /// The right to run one more, `None` if none is free or the process is ending.
@@ -118,11 +101,7 @@ impl Running {
             permits.forget();
         }
         self.permits.close();
-        self.shared
-            .lock()
-            .values()
-            .filter_map(|entry| entry.claimed.clone())
-            .collect()
+        self.shared.lock().values().filter_map(|entry| entry.claimed.clone()).collect()
     }
 
     /// How many intents are being executed or claimed.

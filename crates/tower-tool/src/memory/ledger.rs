@@ -2,9 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use tower_tool_core::store::{
-    Io, LedgerStore, Record, RecordKey, Revision, State, StoreError, Swap, Topic,
-};
+use tower_tool_core::store::{Io, LedgerStore, Record, RecordKey, Revision, State, StoreError, Swap, Topic};
 use tower_tool_core::{ApprovalId, Clock, Digest, ExecutionId, SystemClock, Timestamp};
 
 /// How many results are kept unless set.
@@ -100,10 +98,7 @@ impl MemoryLedger {
     fn at(&self, topic: Topic<'_>) -> u64 {
         let store = self.lock();
         match topic {
-            Topic::Record(key) => store
-                .records
-                .get(&key.digest)
-                .map_or(0, |record| record.revision),
+            Topic::Record(key) => store.records.get(&key.digest).map_or(0, |record| record.revision),
             Topic::Cards(tenant) => store.tenants.get(tenant).map_or(0, |cards| cards.version),
             _ => 0,
         }
@@ -135,9 +130,7 @@ impl Store {
         }
         let Some(next) = next else {
             self.records.remove(&key.digest);
-            return Ok(Swap::Won(current.ok_or_else(|| {
-                StoreError::corrupt("an absent record cannot be removed")
-            })?));
+            return Ok(Swap::Won(current.ok_or_else(|| StoreError::corrupt("an absent record cannot be removed"))?));
         };
         self.link(&next);
         self.records.insert(key.digest, Arc::clone(&next));
@@ -162,19 +155,13 @@ impl Store {
             self.body_count += 1;
         }
         if let Some(card) = &record.approval {
-            let cards = self
-                .tenants
-                .entry(Arc::clone(&record.key.tenant))
-                .or_default();
+            let cards = self.tenants.entry(Arc::clone(&record.key.tenant)).or_default();
             cards.version += 1;
             if record.state == State::Pending {
                 cards.pending.insert((card.created_at, card.id), digest);
             }
         }
-        self.scopes
-            .entry(scope_of(&record.key))
-            .or_default()
-            .insert(digest);
+        self.scopes.entry(scope_of(&record.key)).or_default().insert(digest);
     }
 
     /// Takes a record out of the indices, before `next` or nothing takes its place.
@@ -251,20 +238,14 @@ impl Store {
         if self.bodies.len() > 64 + 2 * self.body_count {
             let records = &self.records;
             self.bodies.retain(|(digest, revision)| {
-                records
-                    .get(digest)
-                    .is_some_and(|record| record.revision == *revision && record.has_body())
+                records.get(digest).is_some_and(|record| record.revision == *revision && record.has_body())
             });
         }
     }
 }
 
 fn scope_of(key: &RecordKey) -> [Arc<str>; 3] {
-    [
-        Arc::clone(&key.tenant),
-        Arc::clone(&key.actor),
-        Arc::clone(&key.scope),
-    ]
+    [Arc::clone(&key.tenant), Arc::clone(&key.actor), Arc::clone(&key.scope)]
 }
 
 impl LedgerStore for MemoryLedger {
@@ -282,13 +263,7 @@ impl LedgerStore for MemoryLedger {
         expected: Option<Revision>,
         next: Option<Arc<Record>>,
     ) -> Io<'a, Result<Swap, StoreError>> {
-        let swapped = self.lock().swap(
-            key,
-            expected,
-            next,
-            self.clock.now(),
-            (self.max_bodies, self.max_records),
-        );
+        let swapped = self.lock().swap(key, expected, next, self.clock.now(), (self.max_bodies, self.max_records));
         if matches!(swapped, Ok(Swap::Won(_))) {
             self.changed.notify_waiters();
         }
@@ -316,19 +291,13 @@ impl LedgerStore for MemoryLedger {
 
     fn by_approval(&self, id: ApprovalId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>> {
         let store = self.lock();
-        let record = store
-            .approvals
-            .get(&id)
-            .and_then(|digest| store.records.get(digest));
+        let record = store.approvals.get(&id).and_then(|digest| store.records.get(digest));
         Io::now(Ok(record.cloned()))
     }
 
     fn by_execution(&self, id: ExecutionId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>> {
         let store = self.lock();
-        let record = store
-            .executions
-            .get(&id)
-            .and_then(|digest| store.records.get(digest));
+        let record = store.executions.get(&id).and_then(|digest| store.records.get(digest));
         Io::now(Ok(record.cloned()))
     }
 
@@ -343,15 +312,8 @@ impl LedgerStore for MemoryLedger {
             return Io::now(Ok(Vec::new()));
         };
         let created = after.and_then(|id| {
-            let record = store
-                .approvals
-                .get(&id)
-                .and_then(|digest| store.records.get(digest))?;
-            record
-                .approval
-                .as_ref()
-                .filter(|card| card.id == id)
-                .map(|card| (card.created_at, id))
+            let record = store.approvals.get(&id).and_then(|digest| store.records.get(digest))?;
+            record.approval.as_ref().filter(|card| card.id == id).map(|card| (card.created_at, id))
         });
         let page = cards
             .pending

@@ -34,11 +34,7 @@ impl ToolsetBuilder {
     ///
     /// If two names are equal, or differ only in case or in `-` and `_`; or if a schema cannot be used.
     pub fn build(self) -> Result<Toolset, BuildError> {
-        Ok(Toolset {
-            registry: Arc::new(Registry::new(self.tools)?),
-            only: None,
-            service: Dispatch::new(),
-        })
+        Ok(Toolset { registry: Arc::new(Registry::new(self.tools)?), only: None, service: Dispatch::new() })
     }
 }
 
@@ -56,24 +52,15 @@ impl BuildError {
         } else {
             format!("the names `{one}` and `{other}` are too easily taken for each other")
         };
-        Self {
-            message,
-            source: None,
-        }
+        Self { message, source: None }
     }
 
     pub(super) fn unknown(name: &str) -> Self {
-        Self {
-            message: format!("there is no tool `{}`", name.escape_debug()),
-            source: None,
-        }
+        Self { message: format!("there is no tool `{}`", name.escape_debug()), source: None }
     }
 
     pub(super) fn schema(source: SchemaError) -> Self {
-        Self {
-            message: format!("`{}` cannot be registered", source.tool()),
-            source: Some(source),
-        }
+        Self { message: format!("`{}` cannot be registered", source.tool()), source: Some(source) }
     }
 }
 
@@ -85,8 +72,6 @@ impl fmt::Display for BuildError {
 
 impl StdError for BuildError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source
-            .as_ref()
-            .map(|source| source as &(dyn StdError + 'static))
+        self.source.as_ref().map(|source| source as &(dyn StdError + 'static))
     }
 }

@@ -7,9 +7,7 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 use tower_tool_core::journal::{Journal, Note};
 use tower_tool_core::marks::Entry;
-use tower_tool_core::{
-    BoxFuture, Claim, Effect, Invoke, ToolCall, ToolError, ToolErrorKind, ToolOutput,
-};
+use tower_tool_core::{BoxFuture, Claim, Effect, Invoke, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 
 /// The innermost service: runs the tool that the toolset looked up.
 ///
@@ -86,10 +84,7 @@ impl fmt::Debug for DispatchFuture {
 fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
     let marks = call.marks();
     if marks.is_unknown_tool() {
-        return Err(ToolError::new(
-            ToolErrorKind::UnknownTool,
-            "the toolset has no tool of this name",
-        ));
+        return Err(ToolError::new(ToolErrorKind::UnknownTool, "the toolset has no tool of this name"));
     }
     let Some(entry) = marks.entry() else {
         return Err(ToolError::internal(
@@ -97,11 +92,8 @@ fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
         ));
     };
     let Some(service) = entry.service() else {
-        return Err(ToolError::new(
-            ToolErrorKind::UnknownTool,
-            "the tool is only declared: the client executes it",
-        )
-        .with_safe_message("This tool is executed by the client, not here."));
+        return Err(ToolError::new(ToolErrorKind::UnknownTool, "the tool is only declared: the client executes it")
+            .with_safe_message("This tool is executed by the client, not here."));
     };
     let spec = entry.spec();
     if marks.is_demanded() || marks.grant().is_some() || marks.claim().is_some() {
@@ -112,13 +104,9 @@ fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
             ));
         };
         if !intent.is_of(spec.name(), call.arguments(), &call.context) {
-            return Err(ToolError::internal(
-                "the caller or the target was changed after validation",
-            ));
+            return Err(ToolError::internal("the caller or the target was changed after validation"));
         }
-        let covered = marks
-            .grant()
-            .is_some_and(|grant| grant.covers(intent, spec.definition_digest()));
+        let covered = marks.grant().is_some_and(|grant| grant.covers(intent, spec.definition_digest()));
         if marks.is_demanded() && !covered {
             return Err(missing_grant_or("no grant covers the call", true));
         }
@@ -147,9 +135,8 @@ fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
 
 fn missing_grant_or(message: &'static str, demanded: bool) -> ToolError {
     if demanded {
-        ToolError::new(ToolErrorKind::ApprovalRequired, message).with_safe_message(
-            "A person has to approve this first, and nobody can be asked here. Nothing was done.",
-        )
+        ToolError::new(ToolErrorKind::ApprovalRequired, message)
+            .with_safe_message("A person has to approve this first, and nobody can be asked here. Nothing was done.")
     } else {
         ToolError::internal(message)
     }
@@ -167,18 +154,10 @@ struct Run {
 impl Run {
     fn start(entry: Arc<Entry>, service: &dyn Invoke, call: ToolCall) -> Self {
         let journal = Arc::clone(call.journal());
-        let used = Used {
-            claim: call.marks().claim().cloned(),
-            not_done: false,
-        };
+        let used = Used { claim: call.marks().claim().cloned(), not_done: false };
         journal.note(Note::Dispatched);
         let answer = catch_unwind(AssertUnwindSafe(|| service.invoke(call))).ok();
-        Self {
-            entry,
-            journal,
-            used,
-            answer,
-        }
+        Self { entry, journal, used, answer }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ToolOutput, ToolError>> {
@@ -217,11 +196,7 @@ impl Drop for Used {
 fn check(entry: &Entry, output: ToolOutput) -> Result<ToolOutput, ToolError> {
     match entry.check().output(output.data()) {
         Ok(()) => Ok(output),
-        Err(error) => Err(error.done(if entry.spec().has_effects() {
-            Effect::Done
-        } else {
-            Effect::NotDone
-        })),
+        Err(error) => Err(error.done(if entry.spec().has_effects() { Effect::Done } else { Effect::NotDone })),
     }
 }
 

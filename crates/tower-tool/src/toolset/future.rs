@@ -27,28 +27,16 @@ pub(super) struct Edge {
 
 impl Edge {
     fn see(&self, error: impl LayerError) -> ToolError {
-        let error = error
-            .into_tool_error()
-            .seen_by(self.spec.as_ref(), &self.journal);
+        let error = error.into_tool_error().seen_by(self.spec.as_ref(), &self.journal);
         match &self.unknown {
-            Some(Unknown {
-                name,
-                registry,
-                only,
-            }) if error.kind() == ToolErrorKind::UnknownTool => {
+            Some(Unknown { name, registry, only }) if error.kind() == ToolErrorKind::UnknownTool => {
                 let close = registry.close_to(name, only.as_deref());
                 if close.is_empty() {
                     return error;
                 }
-                let names = close
-                    .iter()
-                    .map(|name| format!("`{name}`"))
-                    .collect::<Vec<_>>()
-                    .join(", ");
+                let names = close.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
                 let message = format!("There is no such tool. Tools with a similar name: {names}.");
-                error
-                    .with_detail("close_names", json!(close))
-                    .with_safe_message(message)
+                error.with_detail("close_names", json!(close)).with_safe_message(message)
             }
             _ => error,
         }

@@ -74,11 +74,7 @@ impl<S> Toolset<S> {
     /// Puts a layer, or a whole `ServiceBuilder`, around the stack so far.
     #[must_use]
     pub fn layer<L: Layer<S>>(self, layer: L) -> Toolset<L::Service> {
-        Toolset {
-            registry: self.registry,
-            only: self.only,
-            service: layer.layer(self.service),
-        }
+        Toolset { registry: self.registry, only: self.only, service: layer.layer(self.service) }
     }
 
     /// The same stack over these names only, in the order of registration.
@@ -86,10 +82,7 @@ impl<S> Toolset<S> {
     /// # Errors
     ///
     /// If this toolset does not hold one of the names.
-    pub fn select<N: AsRef<str>>(
-        &self,
-        names: impl IntoIterator<Item = N>,
-    ) -> Result<Self, BuildError>
+    pub fn select<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<Self, BuildError>
     where
         S: Clone,
     {
@@ -101,11 +94,7 @@ impl<S> Toolset<S> {
             }
             only.insert(Arc::from(name));
         }
-        Ok(Self {
-            registry: Arc::clone(&self.registry),
-            only: Some(Arc::new(only)),
-            service: self.service.clone(),
-        })
+        Ok(Self { registry: Arc::clone(&self.registry), only: Some(Arc::new(only)), service: self.service.clone() })
     }
 
     fn may_call(&self, name: &str) -> bool {
@@ -188,9 +177,7 @@ where
     type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.service
-            .poll_ready(cx)
-            .map_err(LayerError::into_tool_error)
+        self.service.poll_ready(cx).map_err(LayerError::into_tool_error)
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
@@ -201,29 +188,19 @@ where
             // It comes from inside another toolset, where it is a call of its own kind.
             call = call.with_new_journal();
         }
-        let entry = self
-            .may_call(call.name())
-            .then(|| self.registry.enabled(call.name()))
-            .flatten();
+        let entry = self.may_call(call.name()).then(|| self.registry.enabled(call.name())).flatten();
         let spec = entry.as_ref().map(|entry| entry.spec().clone());
         let unknown = entry.is_none().then(|| Unknown {
             name: call.shared_name(),
             registry: Arc::clone(&self.registry),
             only: self.only.clone(),
         });
-        let edge = Edge {
-            spec,
-            journal: Arc::clone(call.journal()),
-            unknown,
-        };
+        let edge = Edge { spec, journal: Arc::clone(call.journal()), unknown };
         // Whatever was on the call before is not this toolset's: the marks begin anew.
         *call.marks_mut() = Marks::looked_up(entry);
         if demanded {
             call.marks_mut().demand();
         }
-        ResponseFuture {
-            inner: self.service.call(call),
-            edge,
-        }
+        ResponseFuture { inner: self.service.call(call), edge }
     }
 }

@@ -25,10 +25,7 @@ struct Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("name", &self.name)
-            .field("enabled", &self.is_enabled())
-            .finish_non_exhaustive()
+        f.debug_struct("Slot").field("name", &self.name).field("enabled", &self.is_enabled()).finish_non_exhaustive()
     }
 }
 
@@ -45,11 +42,7 @@ impl Slot {
 
 pub(super) fn entry_of(tool: &Tool) -> Result<Arc<Entry>, BuildError> {
     let check = CompiledCheck::new(tool.spec()).map_err(BuildError::schema)?;
-    Ok(Arc::new(Entry::new(
-        tool.spec().clone(),
-        Arc::new(check),
-        tool.service().cloned(),
-    )))
+    Ok(Arc::new(Entry::new(tool.spec().clone(), Arc::new(check), tool.service().cloned())))
 }
 
 impl Registry {
@@ -62,22 +55,14 @@ impl Registry {
                 return Err(BuildError::collision(&other, &name));
             }
             let entry = entry_of(&tool)?;
-            registry
-                .by_name
-                .insert(Arc::clone(&name), registry.slots.len());
-            registry.slots.push(Slot {
-                name,
-                entry: RwLock::new(entry),
-                enabled: AtomicBool::new(true),
-            });
+            registry.by_name.insert(Arc::clone(&name), registry.slots.len());
+            registry.slots.push(Slot { name, entry: RwLock::new(entry), enabled: AtomicBool::new(true) });
         }
         Ok(registry)
     }
 
     fn slot(&self, name: &str) -> Option<&Slot> {
-        self.by_name
-            .get(name)
-            .and_then(|index| self.slots.get(*index))
+        self.by_name.get(name).and_then(|index| self.slots.get(*index))
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
@@ -86,9 +71,7 @@ impl Registry {
 
     /// The entry of a tool that is switched on.
     pub(super) fn enabled(&self, name: &str) -> Option<Arc<Entry>> {
-        self.slot(name)
-            .filter(|slot| slot.is_enabled())
-            .map(Slot::entry)
+        self.slot(name).filter(|slot| slot.is_enabled()).map(Slot::entry)
     }
 
     pub(super) fn set_enabled(&self, name: &str, enabled: bool) -> bool {
@@ -108,9 +91,7 @@ impl Registry {
     }
 
     fn held<'a>(&'a self, only: Option<&'a HashSet<Arc<str>>>) -> impl Iterator<Item = &'a Slot> {
-        self.slots.iter().filter(move |slot| {
-            slot.is_enabled() && only.is_none_or(|only| only.contains(&slot.name))
-        })
+        self.slots.iter().filter(move |slot| slot.is_enabled() && only.is_none_or(|only| only.contains(&slot.name)))
     }
 
     pub(super) fn names(&self, only: Option<&HashSet<Arc<str>>>) -> Vec<Arc<str>> {
@@ -118,9 +99,7 @@ impl Registry {
     }
 
     pub(super) fn definitions(&self, only: Option<&HashSet<Arc<str>>>) -> Vec<Definition> {
-        self.held(only)
-            .map(|slot| slot.entry().spec().definition())
-            .collect()
+        self.held(only).map(|slot| slot.entry().spec().definition()).collect()
     }
 
     pub(super) fn spec(&self, name: &str) -> Option<ToolSpec> {
@@ -173,18 +152,10 @@ mod tests {
 
     #[test]
     fn distances() {
-        for (left, right, expected) in [
-            ("", "", 0),
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("kitten", "sitting", 3),
-            ("refund", "refund", 0),
-        ] {
-            assert_eq!(
-                distance(left.as_bytes(), right.as_bytes()),
-                expected,
-                "{left} {right}"
-            );
+        for (left, right, expected) in
+            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3), ("refund", "refund", 0)]
+        {
+            assert_eq!(distance(left.as_bytes(), right.as_bytes()), expected, "{left} {right}");
         }
     }
 }

@@ -33,11 +33,7 @@ impl SchemaError {
 
 impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "its {} schema is not usable at `{}`: {}",
-            self.which, self.pointer, self.reason
-        )
+        write!(f, "its {} schema is not usable at `{}`: {}", self.which, self.pointer, self.reason)
     }
 }
 
@@ -62,10 +58,7 @@ impl CompiledCheck {
         };
         Ok(Self {
             input: compile("input", spec.input_schema())?,
-            output: spec
-                .output_schema()
-                .map(|schema| compile("output", schema))
-                .transpose()?,
+            output: spec.output_schema().map(|schema| compile("output", schema)).transpose()?,
             normal_form: NormalForm::new(spec.input_schema()),
         })
     }
@@ -75,11 +68,7 @@ fn compile(schema: &Value) -> Result<Validator, jsonschema::ValidationError<'sta
     jsonschema::options()
         .should_validate_formats(true)
         // Linear in the text, whatever the pattern: no backtracking.
-        .with_pattern_options(
-            PatternOptions::regex()
-                .size_limit(PATTERN_SIZE)
-                .dfa_size_limit(PATTERN_SIZE),
-        )
+        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE))
         .with_retriever(Nowhere)
         .build(schema)
 }
@@ -99,18 +88,14 @@ impl Check for CompiledCheck {
             return Err(super::message::too_deep(MAX_DEPTH));
         }
         let normal = self.normal_form.of(arguments);
-        if self.input.is_valid(&normal) {
-            Ok(normal)
-        } else {
-            Err(violations(&self.input, &normal))
-        }
+        if self.input.is_valid(&normal) { Ok(normal) } else { Err(violations(&self.input, &normal)) }
     }
 
     fn output(&self, output: &Value) -> Result<(), ToolError> {
         match &self.output {
-            Some(schema) if !schema.is_valid(output) => Err(ToolError::internal(
-                "the tool's result does not fit its output schema",
-            )),
+            Some(schema) if !schema.is_valid(output) => {
+                Err(ToolError::internal("the tool's result does not fit its output schema"))
+            }
             _ => Ok(()),
         }
     }

@@ -15,34 +15,21 @@ const MAX_MESSAGE: usize = 1024;
 const MAX_NAME: usize = 80;
 
 pub(super) fn too_deep(max: usize) -> ToolError {
-    invalid(vec![
-        json!({ "pointer": "", "keyword": "depth", "expected": format!("at most {max} levels of nesting") }),
-    ])
+    invalid(vec![json!({ "pointer": "", "keyword": "depth", "expected": format!("at most {max} levels of nesting") })])
 }
 
 pub(super) fn violations(schema: &Validator, arguments: &Value) -> ToolError {
-    invalid(
-        schema
-            .iter_errors(arguments)
-            .take(MAX_ERRORS)
-            .map(|error| violation(&error))
-            .collect(),
-    )
+    invalid(schema.iter_errors(arguments).take(MAX_ERRORS).map(|error| violation(&error)).collect())
 }
 
 fn invalid(errors: Vec<Value>) -> ToolError {
-    let mut message = String::from(
-        "The arguments do not fit the tool's schema. Correct them once, then call again.",
-    );
+    let mut message = String::from("The arguments do not fit the tool's schema. Correct them once, then call again.");
     for error in &errors {
         let pointer = match error.get("pointer").and_then(Value::as_str) {
             Some("") | None => "the arguments",
             Some(pointer) => pointer,
         };
-        let expected = error
-            .get("expected")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let expected = error.get("expected").and_then(Value::as_str).unwrap_or_default();
         let mut line = format!("\n- {pointer}: expected {expected}");
         if let Some(got) = error.get("got").and_then(Value::as_str) {
             let _ = write!(line, ", got {got}");
@@ -55,12 +42,9 @@ fn invalid(errors: Vec<Value>) -> ToolError {
         }
         message.push_str(&line);
     }
-    ToolError::new(
-        ToolErrorKind::InvalidArguments,
-        "the arguments do not fit the schema",
-    )
-    .with_detail("errors", errors)
-    .with_safe_message(message)
+    ToolError::new(ToolErrorKind::InvalidArguments, "the arguments do not fit the schema")
+        .with_detail("errors", errors)
+        .with_safe_message(message)
 }
 
 fn violation(error: &ValidationError<'_>) -> Value {
@@ -92,11 +76,7 @@ fn expected(error: &ValidationError<'_>) -> String {
         }
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let names = unexpected
-                .iter()
-                .take(3)
-                .map(|name| format!("`{}`", shown(name)))
-                .collect::<Vec<_>>();
+            let names = unexpected.iter().take(3).map(|name| format!("`{}`", shown(name))).collect::<Vec<_>>();
             format!("no property {}", names.join(", "))
         }
         ValidationErrorKind::Type { kind } => format!("{kind:?}")
@@ -140,8 +120,5 @@ fn kind_of(value: &Value) -> &'static str {
 
 /// Names come from the caller too: short, and on one line.
 fn shown(name: &str) -> String {
-    name.chars()
-        .filter(|character| !character.is_control())
-        .take(MAX_NAME)
-        .collect()
+    name.chars().filter(|character| !character.is_control()).take(MAX_NAME).collect()
 }

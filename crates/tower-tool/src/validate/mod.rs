@@ -107,16 +107,12 @@ where
     type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner
-            .poll_ready(cx)
-            .map_err(LayerError::into_tool_error)
+        self.inner.poll_ready(cx).map_err(LayerError::into_tool_error)
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
         ResponseFuture::new(match validated(call) {
-            Ok(call) => Gate::Pass {
-                inner: self.inner.call(call),
-            },
+            Ok(call) => Gate::Pass { inner: self.inner.call(call) },
             Err(error) => Gate::refuse(error),
         })
     }
@@ -127,35 +123,27 @@ fn validated(mut call: ToolCall) -> Result<ToolCall, ToolError> {
     let Some(entry) = call.marks().entry() else {
         return Ok(call);
     };
-    let checked = entry
-        .check()
-        .arguments(call.arguments())
-        .and_then(|arguments| {
-            let intent = match call.marks().resumed() {
-                // What was approved is what runs: the stored arguments are in normal form already, or the tool has changed.
-                Some((_, intent)) if intent.is_of(call.name(), &arguments, &call.context) => {
-                    Arc::clone(intent)
-                }
-                Some(_) => {
-                    return Err(ToolError::new(
-                        ToolErrorKind::ApprovalMismatch,
-                        "the stored arguments are no longer in the tool's normal form",
-                    ));
-                }
-                None => Arc::new(Intent::new(call.name(), &arguments, &call.context)),
-            };
-            Ok((arguments, intent))
-        });
+    let checked = entry.check().arguments(call.arguments()).and_then(|arguments| {
+        let intent = match call.marks().resumed() {
+            // What was approved is what runs: the stored arguments are in normal form already, or the tool has changed.
+            Some((_, intent)) if intent.is_of(call.name(), &arguments, &call.context) => Arc::clone(intent),
+            Some(_) => {
+                return Err(ToolError::new(
+                    ToolErrorKind::ApprovalMismatch,
+                    "the stored arguments are no longer in the tool's normal form",
+                ));
+            }
+            None => Arc::new(Intent::new(call.name(), &arguments, &call.context)),
+        };
+        Ok((arguments, intent))
+    });
     match checked {
         Ok((arguments, intent)) => {
             call.journal().validated(&intent);
             Ok(call.with_intent(arguments, intent))
         }
         Err(error) => {
-            call.journal().note(Note::Refused {
-                by: Kind::Validate,
-                kind: error.kind(),
-            });
+            call.journal().note(Note::Refused { by: Kind::Validate, kind: error.kind() });
             Err(error)
         }
     }

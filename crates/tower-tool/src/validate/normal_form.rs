@@ -34,34 +34,22 @@ impl Shape {
             _ => false,
         };
         let required = members.get("required").and_then(Value::as_array);
-        let is_required =
-            |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
-        let properties = members
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten();
+        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+        let properties = members.get("properties").and_then(Value::as_object).into_iter().flatten();
         Self {
             integer: is("integer") && !is("number"),
             // Whatever is not plainly a type without null may mean something by it.
             nullable: !members.contains_key("type") || is("null") || allows_null(members),
             default: members.get("default").cloned(),
             properties: properties
-                .map(|(name, schema)| {
-                    (name.clone(), Self::of(schema, depth + 1), is_required(name))
-                })
+                .map(|(name, schema)| (name.clone(), Self::of(schema, depth + 1), is_required(name)))
                 .collect(),
-            items: members
-                .get("items")
-                .map(|schema| Box::new(Self::of(schema, depth + 1))),
+            items: members.get("items").map(|schema| Box::new(Self::of(schema, depth + 1))),
         }
     }
 
     fn any() -> Self {
-        Self {
-            nullable: true,
-            ..Self::default()
-        }
+        Self { nullable: true, ..Self::default() }
     }
 
     /// The normal form, `None` if the value is in it already.
@@ -88,10 +76,7 @@ impl Shape {
                     };
                     let as_absent = !required
                         && ((member.is_null() && !shape.nullable)
-                            || shape
-                                .default
-                                .as_ref()
-                                .is_some_and(|default| default == member));
+                            || shape.default.as_ref().is_some_and(|default| default == member));
                     if as_absent {
                         changed.to_mut().remove(name);
                     } else if let Some(normal) = shape.apply(member) {
@@ -113,18 +98,13 @@ fn owned<T: ToOwned + ?Sized>(cow: Cow<'_, T>) -> Option<T::Owned> {
 }
 
 fn allows_null(members: &Map<String, Value>) -> bool {
-    [
-        "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "if", "not",
-    ]
-    .iter()
-    .any(|keyword| members.contains_key(*keyword))
+    ["anyOf", "oneOf", "allOf", "enum", "const", "$ref", "if", "not"]
+        .iter()
+        .any(|keyword| members.contains_key(*keyword))
 }
 
 /// `1.0` as `1`. What a double cannot hold exactly stays as it is, and the schema has its say.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the value is integral and within what an i64 holds"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the value is integral and within what an i64 holds")]
 fn integral(number: &Number) -> Option<Number> {
     let float = number.is_f64().then(|| number.as_f64()).flatten()?;
     (float.fract() == 0.0 && float.abs() < EXACT).then(|| Number::from(float as i64))
@@ -132,15 +112,11 @@ fn integral(number: &Number) -> Option<Number> {
 
 impl NormalForm {
     pub(super) fn new(schema: &Value) -> Self {
-        Self {
-            root: Shape::of(schema, 0),
-        }
+        Self { root: Shape::of(schema, 0) }
     }
 
     pub(super) fn of(&self, arguments: &Arc<Value>) -> Arc<Value> {
-        self.root
-            .apply(arguments)
-            .map_or_else(|| Arc::clone(arguments), Arc::new)
+        self.root.apply(arguments).map_or_else(|| Arc::clone(arguments), Arc::new)
     }
 }
 
@@ -160,10 +136,7 @@ mod tests {
             "n": { "type": "integer" }, "x": { "type": "number" }, "list": { "type": "array", "items": { "type": "integer" } },
         }});
         assert_eq!(
-            normal(
-                schema.clone(),
-                json!({ "n": 1.0, "x": 1.0, "list": [2.0, 3] })
-            ),
+            normal(schema.clone(), json!({ "n": 1.0, "x": 1.0, "list": [2.0, 3] })),
             json!({ "n": 1, "x": 1.0, "list": [2, 3] })
         );
         assert_eq!(normal(schema, json!({ "n": 1.5 })), json!({ "n": 1.5 }));
@@ -178,18 +151,13 @@ mod tests {
             "maybe": { "type": ["string", "null"] },
         }});
         let value = json!({ "must": null, "note": null, "size": 10, "maybe": null });
-        assert_eq!(
-            normal(schema, value),
-            json!({ "must": null, "maybe": null })
-        );
+        assert_eq!(normal(schema, value), json!({ "must": null, "maybe": null }));
     }
 
     #[test]
     fn a_value_in_normal_form_is_not_copied() {
         let value = Arc::new(json!({ "n": 1 }));
-        let form = NormalForm::new(
-            &json!({ "type": "object", "properties": { "n": { "type": "integer" } } }),
-        );
+        let form = NormalForm::new(&json!({ "type": "object", "properties": { "n": { "type": "integer" } } }));
         assert!(Arc::ptr_eq(&form.of(&value), &value));
     }
 }

@@ -30,10 +30,7 @@ impl JsonLines {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
-        Ok(Self {
-            path: path.into(),
-            file: Arc::new(Mutex::new(file)),
-        })
+        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(file)) })
     }
 
     /// Where the file is.
@@ -44,11 +41,7 @@ impl JsonLines {
     fn append(&self, record: &AuditRecord) -> Result<(), TrailError> {
         // JSON escapes line breaks itself; NEL and the Unicode separators are lines to some readers, so they are escaped too.
         let mut line = serde_json::to_string(record).map_err(TrailError::new)?;
-        for (separator, escaped) in [
-            ('\u{85}', "\\u0085"),
-            ('\u{2028}', "\\u2028"),
-            ('\u{2029}', "\\u2029"),
-        ] {
+        for (separator, escaped) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
             if line.contains(separator) {
                 line = line.replace(separator, escaped);
             }

@@ -39,14 +39,8 @@ impl Default for MemoryTrail {
 impl MemoryTrail {
     /// An empty trail that keeps the newest 10 000 records.
     pub fn new() -> Self {
-        let shared = Shared {
-            records: Mutex::default(),
-            written: watch::Sender::new(0),
-        };
-        Self {
-            max: MAX_RECORDS,
-            shared: Arc::new(shared),
-        }
+        let shared = Shared { records: Mutex::default(), written: watch::Sender::new(0) };
+        Self { max: MAX_RECORDS, shared: Arc::new(shared) }
     }
 
     /// How many records are kept.
@@ -68,10 +62,7 @@ impl MemoryTrail {
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<AuditRecord>> {
         // Pushing to a queue leaves it whole, so a poisoned lock says nothing.
-        self.shared
-            .records
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(&self, record: AuditRecord) {

@@ -26,9 +26,7 @@ pub struct TrailError {
 impl TrailError {
     /// For this reason.
     pub fn new(source: impl Into<BoxError>) -> Self {
-        Self {
-            source: Arc::from(source.into()),
-        }
+        Self { source: Arc::from(source.into()) }
     }
 }
 
