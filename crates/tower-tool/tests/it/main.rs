@@ -1,0 +1,15 @@
+//! The facade's tests, at the level where a user of the stack would see the behaviour.
+//!
+//! A test that stands for a failure of others cites it (`owner/repo#n`).
+
+mod approval;
+mod audit;
+mod contract;
+mod drain;
+mod idempotency;
+mod order;
+mod rate_limit;
+mod rebuild;
+mod support;
+mod toolset;
+mod validate;
