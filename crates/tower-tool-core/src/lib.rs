@@ -2,7 +2,7 @@
 //!
 //! A [`ToolCall`] names a tool, carries its arguments and a [`CallContext`] that trusted code made. A tool answers with a
 //! [`ToolOutput`] or a [`ToolError`]. A [`ToolSpec`] says what a tool is called, what it takes and how risky it is.
-//! The layers in between speak to each other through the call's [`marks`](crate::marks) and its [`Journal`].
+//! The layers in between speak to each other through the call's [`marks`] and its [`Journal`].
 //!
 //! Authors of tools, layers and stores depend on this crate; applications use the facade `tower-tool`, which re-exports it.
 //!

@@ -89,3 +89,8 @@ pub use stack::Stack;
 pub use tool_fn::{IntoOutput, ToolExt, ToolService, WithReceipt, tool_fn, tool_service};
 pub use toolset::{BoxToolset, Toolset};
 pub use tower_tool_core::*;
+
+/// The README's snippets, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
