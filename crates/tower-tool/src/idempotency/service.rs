@@ -137,7 +137,7 @@ where
                     Some(Answer::Settled(execution, answer)) => {
                         return answer.map(|output| output.with_execution(execution));
                     }
-                    Some(Answer::TooLate) => return Err(in_progress(None)),
+                    Some(Answer::TooLate(execution)) => return Err(in_progress(execution)),
                     None => {}
                 },
                 Found::Begun(Begun::Running(execution, revision, lease_ends)) => {
@@ -235,28 +235,32 @@ enum Found {
 
 enum Answer {
     Settled(ExecutionId, Result<ToolOutput, ToolError>),
-    TooLate,
+    /// The caller's patience ended first. The execution, if there is one yet.
+    TooLate(Option<ExecutionId>),
 }
 
 /// Waits for an execution in this process. `None` if it came to nothing here, and the ledger must be asked.
 async fn wait(mut flight: watch::Receiver<Flight>, deadline: Option<Instant>) -> Option<Answer> {
-    let settled = flight.wait_for(|flight| !matches!(flight, Flight::Waiting));
-    let settled = match deadline {
-        Some(deadline) => match timeout_at(deadline, settled).await {
-            Ok(settled) => settled,
-            Err(_elapsed) => return Some(Answer::TooLate),
-        },
-        None => settled.await,
+    let settled = flight.wait_for(|flight| matches!(flight, Flight::Settled(..) | Flight::Look));
+    let in_time = match deadline {
+        Some(deadline) => timeout_at(deadline, settled).await.map(drop).is_ok(),
+        None => {
+            drop(settled.await);
+            true
+        }
     };
-    match settled.as_deref() {
-        Ok(Flight::Settled(execution, answer)) => Some(Answer::Settled(execution.id, answer.clone())),
-        Ok(Flight::Look | Flight::Waiting) | Err(_) => None,
+    match &*flight.borrow() {
+        Flight::Settled(execution, answer) => Some(Answer::Settled(execution.id, answer.clone())),
+        Flight::Running(execution) if !in_time => Some(Answer::TooLate(Some(execution.id))),
+        Flight::Waiting if !in_time => Some(Answer::TooLate(None)),
+        // The one who led is gone without an answer: ask the ledger.
+        Flight::Running(_) | Flight::Waiting | Flight::Look => None,
     }
 }
 
 fn joined(call: &ToolCall, answer: Answer) -> Result<ToolOutput, ToolError> {
     match answer {
-        Answer::TooLate => Err(in_progress(None)),
+        Answer::TooLate(execution) => Err(in_progress(execution)),
         Answer::Settled(execution, answer) => {
             call.journal().note(Note::Joined(execution));
             answer.map(|output| output.with_execution(execution).with_provenance(Provenance::Joined))

@@ -16,6 +16,8 @@ use tower_tool_core::{Digest, Execution, ToolError, ToolOutput};
 pub(crate) enum Flight {
     /// Nothing yet.
     Waiting,
+    /// It is claimed, and runs.
+    Running(Execution),
     /// Nothing was executed here after all: the ledger knows more.
     Look,
     /// The answer.
@@ -122,6 +124,7 @@ impl Lead {
         if let Some(entry) = self.shared.lock().get_mut(&self.digest) {
             entry.claimed = Some((key.clone(), execution.clone()));
         }
+        self.publish.send_replace(Flight::Running(execution.clone()));
     }
 
     /// Answers everybody who waits.
@@ -133,11 +136,11 @@ impl Lead {
         // Under one lock: whoever still finds the entry finds the answer in it, and whoever comes later asks the ledger.
         let mut entries = self.shared.lock();
         self.publish.send_if_modified(|now| {
-            let waiting = matches!(now, Flight::Waiting);
-            if waiting {
+            let open = matches!(now, Flight::Waiting | Flight::Running(_));
+            if open {
                 *now = flight;
             }
-            waiting
+            open
         });
         entries.remove(&self.digest);
     }
@@ -145,7 +148,8 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        if matches!(*self.publish.borrow(), Flight::Waiting) {
+        let open = matches!(*self.publish.borrow(), Flight::Waiting | Flight::Running(_));
+        if open {
             self.publish_and_leave(Flight::Look);
         }
     }

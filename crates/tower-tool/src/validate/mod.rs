@@ -5,7 +5,7 @@
 //!
 //! Unknown properties are refused. What passes is brought into one normal form, and that is what everything further in sees:
 //! where the schema says integer, an integral `1.0` becomes `1`; an optional property that is `null` without the schema
-//! allowing it is as if absent. Nothing is coerced. The layer also makes the [`Intent`](crate::Intent) that approval and
+//! allowing it is as if absent. Nothing is coerced. The layer also makes the [`Intent`] that approval and
 //! idempotency work with.
 //!
 //! A refusal says which pointer broke which rule, and never shows a value. A call of an unknown tool is passed on untouched.
