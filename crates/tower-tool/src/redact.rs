@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tower_tool_core::Redacted;
+use tower_tool_core::{Redacted, ToolError};
 
 /// What stands where something was.
 const MARK: &str = Redacted::<()>::MARK;
@@ -77,6 +77,11 @@ impl Redactor {
             Cow::Borrowed(text) => mask_bearer(text),
             Cow::Owned(text) => Cow::Owned(mask_bearer(&text).into_owned()),
         }
+    }
+
+    /// An error as it may be shown and logged: its texts and its details. The cause stays as it is, and stays inside.
+    pub fn error(&self, error: ToolError) -> ToolError {
+        error.rewrite(|text| self.text(text).into_owned(), |details| self.value(details, None))
     }
 
     fn is_secret(&self, name: &str) -> bool {
@@ -254,6 +259,17 @@ mod tests {
         );
         assert_eq!(redactor.text("https://host/a@b bearer"), "https://host/a@b bearer");
         assert!(matches!(redactor.text("nothing"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn an_error_shows_no_credential() {
+        let error = ToolError::conflict("https://bob:canary@host/ said no")
+            .with_detail("token", "canary")
+            .with_detail("url", "postgres://u:canary@db/");
+        let error = Redactor::new().error(error);
+        for shown in [error.to_json().to_string(), error.to_string(), format!("{error:?}")] {
+            assert!(!shown.contains("canary"), "{shown}");
+        }
     }
 
     #[test]

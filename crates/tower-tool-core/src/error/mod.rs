@@ -161,6 +161,17 @@ impl ToolError {
         self.with_detail("execution_id", execution.to_string())
     }
 
+    /// Rewrites both texts, and the details, for whoever masks what must not be seen.
+    #[must_use]
+    pub fn rewrite(mut self, text: impl Fn(&str) -> String, details: impl FnOnce(&Value) -> Value) -> Self {
+        self.0.message = Cow::Owned(text(&self.0.message));
+        self.0.safe_message = self.0.safe_message.map(|message| Cow::Owned(text(&message)));
+        if let Value::Object(shown) = details(&Value::Object(std::mem::take(&mut self.0.details))) {
+            self.0.details = shown;
+        }
+        self
+    }
+
     /// Names the call under which operators find the failure. The first one stays.
     #[must_use]
     pub fn with_correlation(mut self, call: CallId) -> Self {

@@ -6,6 +6,7 @@ use tower_tool_core::{Tool, ToolSpec};
 
 use super::registry::Registry;
 use super::{Dispatch, Toolset};
+use crate::redact::Redactor;
 use crate::validate::SchemaError;
 
 /// Builds a [`Toolset`].
@@ -13,6 +14,7 @@ use crate::validate::SchemaError;
 #[must_use = "a builder does nothing until it is built"]
 pub struct ToolsetBuilder {
     tools: Vec<Tool>,
+    redactor: Redactor,
 }
 
 impl ToolsetBuilder {
@@ -28,13 +30,23 @@ impl ToolsetBuilder {
         self
     }
 
+    /// What masks the texts and details of errors before they leave the toolset.
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
     /// Compiles the schemas and builds the toolset, with no layer around its dispatch yet.
     ///
     /// # Errors
     ///
     /// If two names are equal, or differ only in case or in `-` and `_`; or if a schema cannot be used.
     pub fn build(self) -> Result<Toolset, BuildError> {
-        Ok(Toolset { registry: Arc::new(Registry::new(self.tools)?), only: None, service: Dispatch::new() })
+        Ok(Toolset {
+            registry: Arc::new(Registry::new(self.tools, self.redactor)?),
+            only: None,
+            service: Dispatch::new(),
+        })
     }
 }
 

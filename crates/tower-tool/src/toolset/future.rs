@@ -14,13 +14,13 @@ use super::registry::Registry;
 /// What was called, and what could have been.
 pub(super) struct Unknown {
     pub(super) name: Arc<str>,
-    pub(super) registry: Arc<Registry>,
     pub(super) only: Option<Arc<HashSet<Arc<str>>>>,
 }
 
 pub(super) struct Edge {
     pub(super) spec: Option<ToolSpec>,
     pub(super) journal: Arc<Journal>,
+    pub(super) registry: Arc<Registry>,
     /// To name close ones, where the name is unknown.
     pub(super) unknown: Option<Unknown>,
 }
@@ -28,9 +28,10 @@ pub(super) struct Edge {
 impl Edge {
     fn see(&self, error: impl LayerError) -> ToolError {
         let error = error.into_tool_error().seen_by(self.spec.as_ref(), &self.journal);
+        let error = self.registry.redactor().error(error);
         match &self.unknown {
-            Some(Unknown { name, registry, only }) if error.kind() == ToolErrorKind::UnknownTool => {
-                let close = registry.close_to(name, only.as_deref());
+            Some(Unknown { name, only }) if error.kind() == ToolErrorKind::UnknownTool => {
+                let close = self.registry.close_to(name, only.as_deref());
                 if close.is_empty() {
                     return error;
                 }

@@ -190,12 +190,9 @@ where
         }
         let entry = self.may_call(call.name()).then(|| self.registry.enabled(call.name())).flatten();
         let spec = entry.as_ref().map(|entry| entry.spec().clone());
-        let unknown = entry.is_none().then(|| Unknown {
-            name: call.shared_name(),
-            registry: Arc::clone(&self.registry),
-            only: self.only.clone(),
-        });
-        let edge = Edge { spec, journal: Arc::clone(call.journal()), unknown };
+        let unknown = entry.is_none().then(|| Unknown { name: call.shared_name(), only: self.only.clone() });
+        let (journal, registry) = (Arc::clone(call.journal()), Arc::clone(&self.registry));
+        let edge = Edge { spec, journal, registry, unknown };
         // Whatever was on the call before is not this toolset's: the marks begin anew.
         *call.marks_mut() = Marks::looked_up(entry);
         if demanded {

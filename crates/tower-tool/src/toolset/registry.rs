@@ -8,6 +8,7 @@ use tower_tool_core::spec::{Definition, folded_name};
 use tower_tool_core::{Tool, ToolSpec};
 
 use super::BuildError;
+use crate::redact::Redactor;
 use crate::validate::CompiledCheck;
 
 /// The tools of a toolset, in the order of their registration, shared by all its clones and selections.
@@ -15,6 +16,7 @@ use crate::validate::CompiledCheck;
 pub(super) struct Registry {
     slots: Vec<Slot>,
     by_name: HashMap<Arc<str>, usize>,
+    redactor: Redactor,
 }
 
 struct Slot {
@@ -46,8 +48,8 @@ pub(super) fn entry_of(tool: &Tool) -> Result<Arc<Entry>, BuildError> {
 }
 
 impl Registry {
-    pub(super) fn new(tools: Vec<Tool>) -> Result<Self, BuildError> {
-        let mut registry = Self::default();
+    pub(super) fn new(tools: Vec<Tool>, redactor: Redactor) -> Result<Self, BuildError> {
+        let mut registry = Self { redactor, ..Self::default() };
         let mut folded: HashMap<String, Arc<str>> = HashMap::new();
         for tool in tools {
             let name: Arc<str> = tool.spec().name().into();
@@ -59,6 +61,11 @@ impl Registry {
             registry.slots.push(Slot { name, entry: RwLock::new(entry), enabled: AtomicBool::new(true) });
         }
         Ok(registry)
+    }
+
+    /// What masks the errors that leave the toolset.
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     fn slot(&self, name: &str) -> Option<&Slot> {
