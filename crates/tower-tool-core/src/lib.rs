@@ -17,6 +17,7 @@
 //! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod arguments;
 mod call;
 pub mod canonical;
 mod clock;
