@@ -88,7 +88,13 @@ impl Judge {
             return Ok(None);
         };
         let reason = if call.marks().is_demanded() {
-            Some(format!("the tool's risk is {}", spec.risk()))
+            Some(if spec.risk().demands_approval() {
+                format!("the tool's risk is {}", spec.risk())
+            } else if spec.demands_approval() {
+                "the tool's author demands it".to_owned()
+            } else {
+                "the caller's policy demands it".to_owned()
+            })
         } else if self.rules.tools.contains(spec.name()) {
             Some("this deployment asks before this tool runs".to_owned())
         } else if let Some(rule) = &self.rules.when {

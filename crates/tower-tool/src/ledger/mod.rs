@@ -238,6 +238,7 @@ impl Ledger {
         let record = self.store().by_execution(id).await.map_err(unavailable)?;
         Ok(record
             .filter(|record| record.key.belongs_to(context) && record.execution_ids().any(|own| own == id))
+            .filter(|record| machine::present(Some(record), now).is_some())
             .map(|record| ExecutionStatus { record, id, now }))
     }
 
@@ -247,7 +248,7 @@ impl Ledger {
     ///
     /// If the store is not available.
     pub async fn card(&self, tenant: &str, id: ApprovalId) -> Result<Option<CardStatus>, ToolError> {
-        let record = self.store().by_approval(id).await.map_err(unavailable)?;
+        let record = self.by_approval(id).await?;
         let now = self.store().now();
         Ok(record.filter(|record| *record.key.tenant == *tenant).and_then(|record| {
             let card = record.approval.clone().filter(|card| card.id == id)?;
@@ -262,7 +263,7 @@ impl Ledger {
     ///
     /// If the store is not available.
     pub async fn closed_card(&self, tenant: &str, id: ApprovalId) -> Result<Option<ClosedApproval>, ToolError> {
-        let record = self.store().by_approval(id).await.map_err(unavailable)?;
+        let record = self.by_approval(id).await?;
         Ok(record
             .filter(|record| *record.key.tenant == *tenant)
             .and_then(|record| record.closed.iter().find(|closed| closed.id == id).cloned()))
@@ -342,9 +343,12 @@ impl Ledger {
         self.step(key, Likely::Anything, |current, now| machine::renew(current, now, execution, settings)).await
     }
 
-    /// The record that has, or had, this approval.
+    /// The record that has, or had, this approval, as it is stored. What may be forgotten is forgotten, whether or not the
+    /// store has got round to it.
     pub(crate) async fn by_approval(&self, id: ApprovalId) -> Result<Option<Arc<Record>>, ToolError> {
-        self.store().by_approval(id).await.map_err(unavailable)
+        let record = self.store().by_approval(id).await.map_err(unavailable)?;
+        let now = self.store().now();
+        Ok(record.filter(|record| machine::present(Some(record), now).is_some()))
     }
 
     /// Waits until the record is not at this revision any more.

@@ -1,6 +1,7 @@
 //! The facade's tests, at the level where a user of the stack would see the behaviour.
 //!
 //! A test that stands for a failure of others cites it (`owner/repo#n`).
+#![cfg(test)]
 
 mod approval;
 mod audit;
