@@ -15,8 +15,6 @@
 //! assert_eq!(canonical::to_string(&value), r#"{"a":"\u0001é","b":[1,1e-7]}"#);
 //! ```
 
-use std::fmt::Write as _;
-
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -150,98 +148,36 @@ fn write_string<S: Sink>(out: &mut S, text: &str) {
 }
 
 fn write_number<S: Sink>(out: &mut S, number: &Number) {
-    let mut text = Text::default();
-    // Writing into the buffer fails only when it is full, and the longest number is shorter than that.
     if let Some(integer) = number.as_i64() {
-        let _ = write!(text, "{integer}");
+        write_integer(out, integer < 0, integer.unsigned_abs());
     } else if let Some(integer) = number.as_u64() {
-        let _ = write!(text, "{integer}");
+        write_integer(out, false, integer);
     } else if let Some(float) = number.as_f64().filter(|float| float.is_finite()) {
-        write_double(&mut text, float);
+        // ECMA-262 `Number::toString`, which RFC 8785 §3.2.2.3 refers to.
+        out.put(ryu_js::Buffer::new().format(float).as_bytes());
     } else {
         // Only `arbitrary_precision` lets such a number into a `Value`; its own text is then the one thing that is exact.
         out.put(number.to_string().as_bytes());
-        return;
-    }
-    out.put(text.as_bytes());
-}
-
-/// The text of a finite double by ECMA-262 `Number::toString`, which RFC 8785 §3.2.2.3 refers to.
-fn write_double(out: &mut Text, float: f64) {
-    if float == 0.0 {
-        out.push(b"0");
-        return;
-    }
-    // Rust's `{:e}` gives the shortest digits that read back to the same double, as ECMAScript does: `-1.25e-7`.
-    let mut shortest = Text::default();
-    let _ = write!(shortest, "{:e}", float.abs());
-    let mut digits = Text::default();
-    let mut exponent = 0_i32;
-    let mut parts = shortest.as_bytes().split(|&byte| byte == b'e');
-    for &byte in parts.next().unwrap_or_default() {
-        if byte != b'.' {
-            digits.push(&[byte]);
-        }
-    }
-    if let Some(text) = parts.next().and_then(|part| std::str::from_utf8(part).ok()) {
-        exponent = text.parse().unwrap_or_default();
-    }
-    let digits = digits.as_bytes();
-    let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
-    // ECMA-262 calls this n: the decimal point stands after n digits.
-    let point = exponent + 1;
-    if float < 0.0 {
-        out.push(b"-");
-    }
-    let split = usize::try_from(point.clamp(0, count)).unwrap_or_default();
-    let (whole, fraction) = digits.split_at(split.min(digits.len()));
-    if !(-5..=21).contains(&point) {
-        let (first, rest) = digits.split_at(digits.len().min(1));
-        out.push(first);
-        if !rest.is_empty() {
-            out.push(b".");
-            out.push(rest);
-        }
-        let _ = write!(out, "e{exponent:+}");
-    } else if point <= 0 {
-        out.push(b"0.");
-        (point..0).for_each(|_| out.push(b"0"));
-        out.push(digits);
-    } else {
-        out.push(whole);
-        (count..point).for_each(|_| out.push(b"0"));
-        if !fraction.is_empty() {
-            out.push(b".");
-            out.push(fraction);
-        }
     }
 }
 
-/// A number's text, on the stack. The longest, `-1.2345678901234567e-308`, has 24 bytes.
-#[derive(Default)]
-struct Text {
-    bytes: [u8; 32],
-    len: usize,
-}
-
-impl Text {
-    fn push(&mut self, more: &[u8]) {
-        for (slot, byte) in self.bytes.iter_mut().skip(self.len).zip(more) {
-            *slot = *byte;
-            self.len += 1;
+fn write_integer<S: Sink>(out: &mut S, negative: bool, mut magnitude: u64) {
+    // The longest, 2^64 - 1, has 20 digits.
+    let mut digits = [b'0'; 20];
+    let mut count = 0;
+    for slot in digits.iter_mut().rev() {
+        let digit = u8::try_from(magnitude % 10).unwrap_or_default();
+        *slot = b'0' + digit;
+        magnitude /= 10;
+        count += 1;
+        if magnitude == 0 {
+            break;
         }
     }
-
-    fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+    if negative {
+        out.put(b"-");
     }
-}
-
-impl std::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.push(text.as_bytes());
-        Ok(())
-    }
+    out.put(digits.get(digits.len() - count..).unwrap_or_default());
 }
 
 #[cfg(test)]

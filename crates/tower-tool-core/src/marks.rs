@@ -62,6 +62,12 @@ pub trait Check: Send + Sync + 'static {
     /// `invalid_arguments`, with pointers and rules but no values.
     fn arguments(&self, arguments: &Arc<Value>) -> Result<Arc<Value>, ToolError>;
 
+    /// Whether checking these arguments takes so long that it should not happen on an asynchronous worker.
+    fn takes_long(&self, arguments: &Value) -> bool {
+        let _ = arguments;
+        false
+    }
+
     /// Checks a result.
     ///
     /// # Errors

@@ -41,6 +41,7 @@ use tower_tool_core::{ApprovalId, Intent, LayerError, ToolCall, ToolError, ToolE
 
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 use crate::ledger::Ledger;
+use crate::validate::check_arguments;
 
 /// How often one call may go through the stack: once, again with its approval, and again if that was edited meanwhile.
 const MAX_PASSES: usize = 4;
@@ -177,7 +178,7 @@ async fn resumed(ledger: &Ledger, call: &ToolCall, id: ApprovalId) -> Result<Too
     let Some(entry) = call.marks().entry() else {
         return Err(mismatch());
     };
-    let requested = entry.check().arguments(call.arguments())?;
+    let requested = check_arguments(entry, call.arguments()).await?;
     let intent = Intent::resumed(&record, card, call.name(), &requested, &call.context).ok_or_else(mismatch)?;
     let arguments = Arc::clone(&card.executed.value);
     let call = call.clone().with_resumed(arguments, id, Arc::new(intent));

@@ -19,7 +19,7 @@ mod parser;
 mod value;
 
 pub use error::{ArgumentsError, Fault};
-pub use value::{dismantle, from_value};
+pub use value::{check, depth_of, dismantle, from_value};
 
 use parser::Parser;
 use serde_json::{Map, Value};

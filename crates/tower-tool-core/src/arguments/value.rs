@@ -34,8 +34,12 @@ pub fn from_value(value: Value) -> Result<Value, ArgumentsError> {
     }
 }
 
-/// Iterative: the depth is the caller's choice.
-pub(crate) fn check(value: &Value) -> Result<(), ArgumentsError> {
+/// Checks a value without taking it: how deep it nests, and that its numbers are exact.
+///
+/// # Errors
+///
+/// If it nests deeper than [`MAX_DEPTH`], or has a number that is not exact.
+pub fn check(value: &Value) -> Result<(), ArgumentsError> {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
         match value {
@@ -54,6 +58,21 @@ pub(crate) fn check(value: &Value) -> Result<(), ArgumentsError> {
         }
     }
     Ok(())
+}
+
+/// How deep arrays and objects nest in a value.
+pub fn depth_of(value: &Value) -> usize {
+    let mut deepest = 0;
+    let mut open = vec![(value, 0)];
+    while let Some((value, depth)) = open.pop() {
+        deepest = deepest.max(depth);
+        match value {
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(members) => open.extend(members.values().map(|member| (member, depth + 1))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    deepest
 }
 
 /// Drops a value without recursion, however deep it is. Dropping it plainly could exhaust the thread's stack.

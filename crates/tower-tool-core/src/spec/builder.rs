@@ -178,6 +178,7 @@ impl<I, O> SpecBuilder<I, O> {
             return Err(SpecError::InputNotAnObject { tool: name });
         }
         schema::close(&mut input_schema);
+        schema::bound_integers(&mut input_schema);
         let mut inner = Inner {
             name: name.into(),
             description,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use serde_json::Value;
 use tower_tool_core::marks::Check;
-use tower_tool_core::{ToolError, ToolSpec};
+use tower_tool_core::{ToolError, ToolSpec, arguments};
 
-use super::message::violations;
+use super::budget::{self, MAX_WORK, MAX_WORK_INLINE};
+use super::graph::{Graph, Refusal};
+use super::message::{too_complex, unfit, violations};
 use super::normal_form::NormalForm;
 
-/// The deepest nesting of arguments that is looked at.
-const MAX_DEPTH: usize = 64;
 /// The most memory that one compiled pattern may take, in bytes.
 const PATTERN_SIZE: usize = 1 << 20;
 
@@ -41,26 +41,43 @@ impl StdError for SchemaError {}
 
 /// A tool's schemas, compiled.
 pub(crate) struct CompiledCheck {
-    input: Validator,
-    output: Option<Validator>,
+    input: Schema,
+    output: Option<Schema>,
     normal_form: NormalForm,
+}
+
+struct Schema {
+    validator: Validator,
+    graph: Graph,
 }
 
 impl CompiledCheck {
     pub(crate) fn new(spec: &ToolSpec) -> Result<Self, SchemaError> {
-        let compile = |which, schema| {
-            compile(schema).map_err(|error| SchemaError {
+        let schema = |which, schema| {
+            Schema::new(schema).map_err(|Refusal { pointer, reason }| SchemaError {
                 tool: spec.name().to_owned(),
                 which,
-                pointer: error.instance_path().to_string(),
-                reason: error.masked().to_string(),
+                pointer,
+                reason,
             })
         };
         Ok(Self {
-            input: compile("input", spec.input_schema())?,
-            output: spec.output_schema().map(|schema| compile("output", schema)).transpose()?,
+            input: schema("input", spec.input_schema())?,
+            output: spec.output_schema().map(|output| schema("output", output)).transpose()?,
             normal_form: NormalForm::new(spec.input_schema()),
         })
+    }
+}
+
+impl Schema {
+    fn new(schema: &Value) -> Result<Self, Refusal> {
+        // First what could make the compiler itself go round in circles.
+        let graph = Graph::new(schema)?;
+        let validator = compile(schema).map_err(|error| Refusal {
+            pointer: error.instance_path().to_string(),
+            reason: error.masked().to_string(),
+        })?;
+        Ok(Self { validator, graph })
     }
 }
 
@@ -84,36 +101,33 @@ impl Retrieve for Nowhere {
 
 impl Check for CompiledCheck {
     fn arguments(&self, arguments: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
-        if depth_exceeds(arguments, MAX_DEPTH) {
-            return Err(super::message::too_deep(MAX_DEPTH));
-        }
+        arguments::check(arguments)?;
         let normal = self.normal_form.of(arguments);
-        if self.input.is_valid(&normal) { Ok(normal) } else { Err(violations(&self.input, &normal)) }
+        let Schema { validator, graph } = &self.input;
+        let work = budget::work(graph, &normal);
+        if work > MAX_WORK {
+            return Err(too_complex());
+        }
+        if validator.is_valid(&normal) {
+            return Ok(normal);
+        }
+        // Where ways multiply, telling of each that failed costs far more than finding that all do.
+        let may_tell = work <= MAX_WORK_INLINE || graph.expanded.is_some();
+        Err(if may_tell { violations(validator, &normal) } else { unfit() })
+    }
+
+    fn takes_long(&self, arguments: &Value) -> bool {
+        arguments::check(arguments).is_ok() && budget::work(&self.input.graph, arguments) > MAX_WORK_INLINE
     }
 
     fn output(&self, output: &Value) -> Result<(), ToolError> {
-        match &self.output {
-            Some(schema) if !schema.is_valid(output) => {
-                Err(ToolError::internal("the tool's result does not fit its output schema"))
-            }
-            _ => Ok(()),
+        let Some(Schema { validator, graph }) = &self.output else { return Ok(()) };
+        if arguments::depth_of(output) > arguments::MAX_DEPTH || budget::work(graph, output) > MAX_WORK {
+            return Err(ToolError::internal("the tool's result is too complex to check against its output schema"));
         }
-    }
-}
-
-/// Iterative: the depth is the caller's choice.
-fn depth_exceeds(value: &Value, max: usize) -> bool {
-    let mut open = vec![(value, 1)];
-    while let Some((value, depth)) = open.pop() {
-        let children: &mut dyn Iterator<Item = &Value> = match value {
-            Value::Array(items) => &mut items.iter(),
-            Value::Object(members) => &mut members.values(),
-            _ => continue,
-        };
-        if depth > max {
-            return true;
+        if validator.is_valid(output) {
+            return Ok(());
         }
-        open.extend(children.map(|child| (child, depth + 1)));
+        Err(ToolError::internal("the tool's result does not fit its output schema"))
     }
-    false
 }

@@ -14,8 +14,14 @@ const MAX_MESSAGE: usize = 1024;
 /// The longest name or rule that is repeated, in characters.
 const MAX_NAME: usize = 80;
 
-pub(super) fn too_deep(max: usize) -> ToolError {
-    invalid(vec![json!({ "pointer": "", "keyword": "depth", "expected": format!("at most {max} levels of nesting") })])
+/// The arguments lead through the schema in more ways than can be checked.
+pub(super) fn too_complex() -> ToolError {
+    invalid(vec![json!({ "pointer": "", "keyword": "complexity", "expected": "smaller or less nested arguments" })])
+}
+
+/// They do not fit, and saying where would cost too much.
+pub(super) fn unfit() -> ToolError {
+    invalid(vec![json!({ "pointer": "", "keyword": "schema", "expected": "arguments that fit the schema" })])
 }
 
 pub(super) fn violations(schema: &Validator, arguments: &Value) -> ToolError {
@@ -79,6 +85,7 @@ fn expected(error: &ValidationError<'_>) -> String {
             let names = unexpected.iter().take(3).map(|name| format!("`{}`", shown(name))).collect::<Vec<_>>();
             format!("no property {}", names.join(", "))
         }
+        ValidationErrorKind::FalseSchema => "nothing here: leave it out".to_owned(),
         ValidationErrorKind::Type { kind } => format!("{kind:?}")
             .trim_start_matches("Single(")
             .trim_start_matches("Multiple(")

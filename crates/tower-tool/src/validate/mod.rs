@@ -1,7 +1,9 @@
 //! Arguments against the spec's JSON Schema.
 //!
 //! The schemas are compiled once, when the toolset is built. Validation decides at once: readiness is the inner service's, a
-//! refusal comes from the response future, and a dropped future leaves nothing behind.
+//! refusal comes from the response future, and a dropped future leaves nothing behind. Arguments so large that checking them would
+//! hold up an asynchronous worker are checked on a blocking thread; those that could be checked only with work beyond
+//! bounds, because the schema refers to itself in many ways, are refused.
 //!
 //! Unknown properties are refused. What passes is brought into one normal form, and that is what everything further in sees:
 //! where the schema says integer, an integral `1.0` becomes `1`; an optional property that is `null` without the schema
@@ -42,17 +44,21 @@
 //! # }
 //! ```
 
+mod budget;
 mod check;
+mod graph;
 mod message;
 mod normal_form;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use serde_json::Value;
+use tokio::runtime::Handle;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
-use tower_tool_core::marks::Kind;
+use tower_tool_core::marks::{Entry, Kind};
 use tower_tool_core::{Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 
 pub(crate) use check::CompiledCheck;
@@ -99,8 +105,9 @@ gated_future! {
 
 impl<S> Service<ToolCall> for Validate<S>
 where
-    S: Service<ToolCall, Response = ToolOutput>,
-    S::Error: LayerError,
+    S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
+    S::Error: LayerError + Send,
+    S::Future: Send,
 {
     type Response = ToolOutput;
     type Error = ToolError;
@@ -110,35 +117,46 @@ where
         self.inner.poll_ready(cx).map_err(LayerError::into_tool_error)
     }
 
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        ResponseFuture::new(match validated(call) {
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        if let Err(error) = call.enter(Kind::Validate) {
+            return ResponseFuture::new(Gate::refuse(error));
+        }
+        let Some(entry) = call.marks().entry().cloned() else {
+            return ResponseFuture::new(Gate::Pass { inner: self.inner.call(call) });
+        };
+        if entry.check().takes_long(call.arguments()) {
+            // The instance that became ready goes with the call; a clone of it may hold no place further in.
+            let clone = self.inner.clone();
+            let mut ready = std::mem::replace(&mut self.inner, clone);
+            return ResponseFuture::new(Gate::later(async move {
+                let checked = check_arguments(&entry, call.arguments()).await;
+                ready.call(settle(call, checked)?).await.map_err(LayerError::into_tool_error)
+            }));
+        }
+        let checked = entry.check().arguments(call.arguments());
+        ResponseFuture::new(match settle(call, checked) {
             Ok(call) => Gate::Pass { inner: self.inner.call(call) },
             Err(error) => Gate::refuse(error),
         })
     }
 }
 
-fn validated(mut call: ToolCall) -> Result<ToolCall, ToolError> {
-    call.enter(Kind::Validate)?;
-    let Some(entry) = call.marks().entry() else {
-        return Ok(call);
-    };
-    let checked = entry.check().arguments(call.arguments()).and_then(|arguments| {
-        let intent = match call.marks().resumed() {
-            // What was approved is what runs: the stored arguments are in normal form already, or the tool has changed.
-            Some((_, intent)) if intent.is_of(call.name(), &arguments, &call.context) => Arc::clone(intent),
-            Some(_) => {
-                return Err(ToolError::new(
-                    ToolErrorKind::ApprovalMismatch,
-                    "the stored arguments are no longer in the tool's normal form",
-                ));
-            }
-            None => Arc::new(Intent::new(call.name(), &arguments, &call.context)),
-        };
-        Ok((arguments, intent))
-    });
-    match checked {
-        Ok((arguments, intent)) => {
+/// Checks arguments, on a thread of its own if that takes long.
+pub(crate) async fn check_arguments(entry: &Arc<Entry>, arguments: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
+    if !entry.check().takes_long(arguments) {
+        return entry.check().arguments(arguments);
+    }
+    let Ok(runtime) = Handle::try_current() else { return entry.check().arguments(arguments) };
+    let (entry, arguments) = (Arc::clone(entry), Arc::clone(arguments));
+    let checked = runtime.spawn_blocking(move || entry.check().arguments(&arguments)).await;
+    checked.unwrap_or_else(|error| Err(ToolError::internal("validation did not end").with_source(error)))
+}
+
+/// Puts the normal form and the intent on the call, or notes the refusal.
+fn settle(call: ToolCall, checked: Result<Arc<Value>, ToolError>) -> Result<ToolCall, ToolError> {
+    let settled = checked.and_then(|arguments| Ok((intent(&call, &arguments)?, arguments)));
+    match settled {
+        Ok((intent, arguments)) => {
             call.journal().validated(&intent);
             Ok(call.with_intent(arguments, intent))
         }
@@ -146,5 +164,17 @@ fn validated(mut call: ToolCall) -> Result<ToolCall, ToolError> {
             call.journal().note(Note::Refused { by: Kind::Validate, kind: error.kind() });
             Err(error)
         }
+    }
+}
+
+fn intent(call: &ToolCall, arguments: &Value) -> Result<Arc<Intent>, ToolError> {
+    match call.marks().resumed() {
+        // What was approved is what runs: the stored arguments are in normal form already, or the tool has changed.
+        Some((_, intent)) if intent.is_of(call.name(), arguments, &call.context) => Ok(Arc::clone(intent)),
+        Some(_) => Err(ToolError::new(
+            ToolErrorKind::ApprovalMismatch,
+            "the stored arguments are no longer in the tool's normal form",
+        )),
+        None => Ok(Arc::new(Intent::new(call.name(), arguments, &call.context))),
     }
 }
