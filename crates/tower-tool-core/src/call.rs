@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::journal::Journal;
+use crate::journal::{Journal, Note};
 use crate::marks::{Kind, Marks};
 use crate::{CallContext, Intent, Redacted, ToolError, ToolSpec};
 
@@ -114,9 +114,10 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// An internal error that names both layers, if this one must not stand inside one that the call has passed.
+    /// An internal error that names both layers, if this one must not stand inside one that the call has passed. The journal
+    /// has it as this layer's refusal.
     pub fn enter(&mut self, kind: Kind) -> Result<(), ToolError> {
-        self.marks.enter(kind)
+        self.marks.enter(kind).inspect_err(|error| self.journal.note(Note::Refused { by: kind, kind: error.kind() }))
     }
 }
 

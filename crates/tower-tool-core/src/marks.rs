@@ -263,9 +263,9 @@ impl Marks {
         }
         for (outer, inner, why) in WRONG_ORDERS {
             if *inner == kind && self.passed & outer.bit() != 0 {
-                return Err(ToolError::internal(format!(
-                    "`{inner}` stands inside `{outer}`: {why}; put `{inner}` outside"
-                )));
+                let mend =
+                    if outer == inner { "leave one of them out".to_owned() } else { format!("put `{inner}` outside") };
+                return Err(ToolError::internal(format!("`{inner}` stands inside `{outer}`: {why}; {mend}")));
             }
         }
         self.passed |= kind.bit();
