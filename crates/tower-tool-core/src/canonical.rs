@@ -15,10 +15,14 @@
 //! assert_eq!(canonical::to_string(&value), r#"{"a":"\u0001é","b":[1,1e-7]}"#);
 //! ```
 
+use std::fmt;
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::Digest;
+use crate::{Digest, Redacted};
 
 /// The version of the form that this module writes.
 pub const VERSION: u8 = 1;
@@ -34,12 +38,6 @@ impl Sink for Vec<u8> {
     }
 }
 
-impl Sink for Sha256 {
-    fn put(&mut self, bytes: &[u8]) {
-        self.update(bytes);
-    }
-}
-
 /// Writes the canonical form of `value` as text.
 pub fn to_string(value: &Value) -> String {
     let mut bytes = Vec::new();
@@ -48,37 +46,82 @@ pub fn to_string(value: &Value) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// A SHA-256 over length-prefixed parts.
+/// A deployment's secret key for the hashes of arguments.
+///
+/// Whoever sees the plain hash of arguments with few possible values, a phone number say, can find the arguments by trying. With a
+/// key the hashes are HMAC-SHA256 (RFC 2104), and only who has the key can try. All processes that share a ledger need the
+/// same one.
+///
+/// ```
+/// use tower_tool_core::canonical::HashKey;
+///
+/// assert!(HashKey::new(b"too short").is_none());
+/// let key = HashKey::new(&[7; 32]).unwrap();
+/// assert_eq!(format!("{key:?}"), "HashKey([redacted])");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct HashKey(Arc<[u8]>);
+
+impl HashKey {
+    /// Takes a key of at least 32 bytes, `None` if it is shorter.
+    pub fn new(key: &[u8]) -> Option<Self> {
+        (key.len() >= 32).then(|| Self(key.into()))
+    }
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HashKey").field(&Redacted::new(())).finish()
+    }
+}
+
+/// A SHA-256, or with a key an HMAC-SHA256, over length-prefixed parts.
 ///
 /// No two lists of parts feed the hash the same bytes. The first part names what is hashed, and its version.
-#[derive(Clone, Debug)]
-pub(crate) struct Hasher(Sha256);
+pub(crate) enum Hasher {
+    Plain(Sha256),
+    Keyed(Box<Hmac<Sha256>>),
+}
+
+impl Sink for Hasher {
+    fn put(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Plain(hash) => hash.update(bytes),
+            Self::Keyed(hash) => hash.update(bytes),
+        }
+    }
+}
 
 impl Hasher {
-    pub(crate) fn new(domain: &str) -> Self {
-        Self(Sha256::new()).part(domain)
+    pub(crate) fn new(domain: &str, key: Option<&HashKey>) -> Self {
+        // An HMAC takes a key of any length, so there always is one.
+        let keyed = key.and_then(|key| Hmac::new_from_slice(&key.0).ok());
+        keyed.map_or_else(|| Self::Plain(Sha256::new()), |hash| Self::Keyed(Box::new(hash))).part(domain)
     }
 
     pub(crate) fn part(mut self, text: &str) -> Self {
-        self.0.update((text.len() as u64).to_be_bytes());
-        self.0.update(text.as_bytes());
+        self.put(&(text.len() as u64).to_be_bytes());
+        self.put(text.as_bytes());
         self
     }
 
     pub(crate) fn digest_part(mut self, digest: &Digest) -> Self {
-        self.0.update(digest.as_bytes());
+        self.put(digest.as_bytes());
         self
     }
 
     /// The canonical form of a value, without the top-level members named in `leave_out`. It ends where it ends, so it needs
     /// no length, but it must be the last part or be followed by a part of fixed size.
     pub(crate) fn value(mut self, value: &Value, leave_out: &[String]) -> Self {
-        write(&mut self.0, value, leave_out);
+        write(&mut self, value, leave_out);
         self
     }
 
     pub(crate) fn finish(self) -> Digest {
-        Digest::from_bytes(self.0.finalize().into())
+        Digest::from_bytes(match self {
+            Self::Plain(hash) => hash.finalize().into(),
+            Self::Keyed(hash) => hash.finalize().into_bytes().into(),
+        })
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Note {
         /// Which attempt it is.
         attempt: u32,
     },
+    /// The intent is being claimed or executed, and the call waits for that. The execution, if it is known yet.
+    UnderWay(Option<ExecutionId>),
     /// The answer is the result of an earlier execution.
     Replayed(ExecutionId),
     /// The answer is that of an execution under way.

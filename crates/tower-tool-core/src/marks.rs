@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::canonical::HashKey;
 use crate::{ApprovalId, Claim, Grant, Intent, Invoke, ToolError, ToolSpec};
 
 /// What a toolset knows of one of its tools: spec, compiled check, and the service unless the tool is only declared.
@@ -19,12 +20,38 @@ pub struct Entry {
     spec: ToolSpec,
     check: Arc<dyn Check>,
     service: Option<Arc<dyn Invoke>>,
+    hash_key: Option<HashKey>,
+    step_keys: bool,
 }
 
 impl Entry {
     /// An entry of a toolset.
     pub fn new(spec: ToolSpec, check: Arc<dyn Check>, service: Option<Arc<dyn Invoke>>) -> Self {
-        Self { spec, check, service }
+        Self { spec, check, service, hash_key: None, step_keys: false }
+    }
+
+    /// Hashes arguments with a deployment's key.
+    #[must_use]
+    pub fn with_hash_key(mut self, key: Option<HashKey>) -> Self {
+        self.hash_key = key;
+        self
+    }
+
+    /// Makes the run and its step part of the intent, for calls that carry both and no key of their own.
+    #[must_use]
+    pub fn with_step_keys(mut self, on: bool) -> Self {
+        self.step_keys = on;
+        self
+    }
+
+    /// The deployment's key for hashes of arguments.
+    pub fn hash_key(&self) -> Option<&HashKey> {
+        self.hash_key.as_ref()
+    }
+
+    /// Whether the run and its step are part of the intent.
+    pub fn has_step_keys(&self) -> bool {
+        self.step_keys
     }
 
     /// The spec.
@@ -45,10 +72,12 @@ impl Entry {
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec, check: _, service } = self;
+        let Self { spec, check: _, service, hash_key, step_keys } = self;
         f.debug_struct("Entry")
             .field("spec", &spec.name())
             .field("declared_only", &service.is_none())
+            .field("hash_key", hash_key)
+            .field("step_keys", step_keys)
             .finish_non_exhaustive()
     }
 }

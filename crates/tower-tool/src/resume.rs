@@ -179,7 +179,7 @@ async fn resumed(ledger: &Ledger, call: &ToolCall, id: ApprovalId) -> Result<Too
         return Err(mismatch());
     };
     let requested = check_arguments(entry, call.arguments()).await?;
-    let intent = Intent::resumed(&record, card, call.name(), &requested, &call.context).ok_or_else(mismatch)?;
+    let intent = Intent::resumed(&record, card, entry, &requested, &call.context).ok_or_else(mismatch)?;
     let arguments = Arc::clone(&card.executed.value);
     let call = call.clone().with_resumed(arguments, id, Arc::new(intent));
     call.journal().note(Note::Resumed(id));

@@ -160,6 +160,8 @@ kinds! {
     Conflict = "CONFLICT", BusinessConflict, 409, AfterReading;
     /// The key was used for other arguments.
     KeyReused = "KEY_REUSED", BusinessConflict, 422, No;
+    /// It was done already, from a call with another wording.
+    DuplicateIntent = "DUPLICATE_INTENT", BusinessConflict, 409, AfterReading;
     /// It was done, and its result is no longer kept.
     ReplayBodyUnavailable = "REPLAY_BODY_UNAVAILABLE", BusinessConflict, 409, AfterReading;
     /// The tool called itself with the same intent.

@@ -63,7 +63,7 @@ impl ToolError {
     pub fn new(kind: ToolErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let effect = match kind {
             ToolErrorKind::UnknownOutcome | ToolErrorKind::InProgress => Effect::MaybeDone,
-            ToolErrorKind::ReplayBodyUnavailable => Effect::Done,
+            ToolErrorKind::ReplayBodyUnavailable | ToolErrorKind::DuplicateIntent => Effect::Done,
             _ => Effect::NotDone,
         };
         Self::with_effect(kind, Some(effect), message.into())
@@ -258,6 +258,9 @@ impl ToolError {
             ToolErrorKind::Timeout => "It took too long. Nothing was done.",
             ToolErrorKind::Conflict => "The present state does not allow this. Read the state before you try again.",
             ToolErrorKind::KeyReused => "The idempotency key was used for other arguments.",
+            ToolErrorKind::DuplicateIntent => {
+                "This was done already, from a call with another wording. Do not repeat it."
+            }
             ToolErrorKind::ReplayBodyUnavailable => {
                 "This was done already; its result is no longer kept. Do not repeat it: look it up."
             }
@@ -274,23 +277,28 @@ impl ToolError {
 
     /// Settles what a foreign error means, by who knows the tool and what the layers noted.
     ///
-    /// Nothing dispatched: not done. A read: transient. Claimed: in progress, since the execution goes on without its caller.
-    /// Dispatched without a claim: it may have been done.
+    /// Nothing dispatched: not done. A read: transient. Claimed, or under way for another call: in progress, since the execution
+    /// goes on without its caller. Dispatched without a claim: it may have been done.
     #[must_use]
     pub fn seen_by(mut self, spec: Option<&ToolSpec>, journal: &Journal) -> Self {
         if self.0.effect.is_none() {
             let has_effects = spec.is_none_or(ToolSpec::has_effects);
-            let claimed = journal.last(|note| match note {
-                Note::Claimed { execution, .. } => Some(*execution),
+            let begun = journal.last(|note| match note {
+                Note::Claimed { execution, .. } | Note::Replayed(execution) | Note::Joined(execution) => {
+                    Some(Some(*execution))
+                }
+                Note::UnderWay(execution) => Some(*execution),
                 _ => None,
             });
             if !has_effects {
                 self.0.effect = Some(Effect::NotDone);
-            } else if let Some(execution) = claimed {
+            } else if let Some(execution) = begun {
                 let timed_out = self.0.kind == ToolErrorKind::Timeout;
                 self.0.kind = if timed_out { ToolErrorKind::InProgress } else { ToolErrorKind::UnknownOutcome };
                 self.0.effect = Some(Effect::MaybeDone);
-                self = self.with_execution(execution);
+                if let Some(execution) = execution {
+                    self = self.with_execution(execution);
+                }
             } else if journal.last(|note| (*note == Note::Dispatched).then_some(())).is_some() {
                 self.0.kind = ToolErrorKind::UnknownOutcome;
                 self.0.effect = Some(Effect::MaybeDone);
@@ -301,14 +309,20 @@ impl ToolError {
         self.with_correlation(journal.call_id())
     }
 
-    /// Settles a foreign error around a tool that runs under a claim: it may have been done, unless dispatch was never reached.
+    /// Settles an error around a tool that runs under a claim. `used` says whether the tool was reached and did not cleanly
+    /// fail: then it may have been done, and no layer around it can say that it was not. Otherwise a foreign error is not done.
     #[must_use]
-    pub fn seen_in_execution(mut self, dispatched: bool) -> Self {
-        if self.0.effect.is_none() {
-            if dispatched {
+    pub fn seen_in_execution(mut self, used: bool) -> Self {
+        match self.0.effect {
+            None | Some(Effect::NotDone) if used => {
                 self.0.kind = ToolErrorKind::UnknownOutcome;
+                self.0.effect = Some(Effect::MaybeDone);
+                // Both were said of something that did not happen.
+                self.0.safe_message = None;
+                self.0.retry_after = None;
             }
-            self.0.effect = Some(if dispatched { Effect::MaybeDone } else { Effect::NotDone });
+            None => self.0.effect = Some(Effect::NotDone),
+            Some(_) => {}
         }
         self
     }

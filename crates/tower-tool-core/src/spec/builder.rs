@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{Inner, ToolNameError, ToolSpec, check_name, schema};
+use super::{Inner, Reading, ToolNameError, ToolSpec, check_name, schema};
 use crate::{Digest, Risk};
 
 /// A spec that cannot be built.
@@ -19,6 +19,13 @@ pub enum SpecError {
     InputNotAnObject {
         /// The tool.
         tool: String,
+    },
+    /// A wording field is not among the properties, or there is nothing but wording: then all calls would be one.
+    Wording {
+        /// The tool.
+        tool: String,
+        /// The property, `None` if nothing else is left.
+        property: Option<String>,
     },
     /// The description is empty, so a model could not know when to call the tool.
     NoDescription {
@@ -34,6 +41,12 @@ impl fmt::Display for SpecError {
             Self::InputNotAnObject { tool } => {
                 write!(f, "the input schema of `{tool}` must have `\"type\": \"object\"` at its root")
             }
+            Self::Wording { tool, property: Some(property) } => {
+                write!(f, "the wording field `{property}` of `{tool}` is not among the properties of its input schema")
+            }
+            Self::Wording { tool, property: None } => {
+                write!(f, "every property of `{tool}` is a wording field, so all its calls would be one intent")
+            }
             Self::NoDescription { tool } => {
                 write!(f, "`{tool}` has no description: say what it does, when to use it and when not to")
             }
@@ -47,152 +60,157 @@ impl std::error::Error for SpecError {}
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct SpecBuilder<I = Value, O = Value> {
-    name: String,
-    description: String,
-    version: String,
-    risk: Risk,
-    demands_approval: bool,
-    safe_to_repeat: bool,
-    input_schema: Value,
-    output_schema: Option<Value>,
+    inner: Inner,
     types: PhantomData<fn(I) -> O>,
 }
 
 impl SpecBuilder {
     pub(super) fn new(name: String) -> Self {
-        Self {
-            name,
+        let inner = Inner {
+            name: name.into(),
             description: String::new(),
             version: "1".to_owned(),
             risk: Risk::default(),
             demands_approval: false,
             safe_to_repeat: false,
+            wording: Vec::new(),
+            replays_other_wording: false,
+            reading: Reading::default(),
             input_schema: json!({ "type": "object", "properties": {} }),
             output_schema: None,
-            types: PhantomData,
-        }
+            definition: Digest::from_bytes([0; 32]),
+        };
+        Self { inner, types: PhantomData }
     }
 }
 
 impl<I, O> SpecBuilder<I, O> {
     /// What the model reads: what the tool does, when to use it and when not to.
     pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = description.into();
+        self.inner.description = description.into();
         self
     }
 
     /// The author's version of the tool, `1` unless set.
     pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
+        self.inner.version = version.into();
         self
     }
 
     /// How much harm a call can do, [`Risk::HighImpact`] unless set.
     pub fn risk(mut self, risk: Risk) -> Self {
-        self.risk = risk;
+        self.inner.risk = risk;
         self
     }
 
     /// Every call needs a grant, whatever the risk.
     pub fn demand_approval(mut self) -> Self {
-        self.demands_approval = true;
+        self.inner.demands_approval = true;
         self
     }
 
     /// Running twice is as good as running once, although the tool has effects. Only say so of a tool that itself recognises
     /// what it has done already.
     pub fn safe_to_repeat(mut self) -> Self {
-        self.safe_to_repeat = true;
+        self.inner.safe_to_repeat = true;
+        self
+    }
+
+    /// Names properties whose text a model words anew from try to try: free text such as a description. They are no part of the
+    /// intent; everything else is.
+    pub fn wording<N: Into<String>>(mut self, properties: impl IntoIterator<Item = N>) -> Self {
+        self.inner.wording = properties.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A call that differs in wording alone is answered with the first result, marked as replayed, instead of
+    /// `DUPLICATE_INTENT`.
+    pub fn replay_other_wording(mut self) -> Self {
+        self.inner.replays_other_wording = true;
+        self
+    }
+
+    /// Takes text for a number, a boolean, an array or an object where the schema takes nothing else. What cannot be read so stays
+    /// text, and is refused.
+    pub fn lenient(mut self) -> Self {
+        self.inner.reading.lenient = true;
+        self
+    }
+
+    /// `null` means something for this tool: an optional property that is `null` is not as if absent.
+    pub fn keep_null(mut self) -> Self {
+        self.inner.reading.keeps_null = true;
+        self
+    }
+
+    /// Spelling out a default means something for this tool: it is not as if absent.
+    pub fn keep_defaults(mut self) -> Self {
+        self.inner.reading.keeps_defaults = true;
         self
     }
 
     /// Takes the arguments as a `T`, whose doc comments become what the model reads.
     pub fn input<T: JsonSchema>(self) -> SpecBuilder<T, O> {
-        self.retype(|builder| builder.input_schema = schema_for::<T>(false))
+        self.retype(|inner| inner.input_schema = schema_for::<T>(false))
     }
 
     /// Gives the result as a `T`.
     pub fn output<T: JsonSchema>(self) -> SpecBuilder<I, T> {
-        self.retype(|builder| builder.output_schema = Some(schema_for::<T>(true)))
+        self.retype(|inner| inner.output_schema = Some(schema_for::<T>(true)))
     }
 
     /// Takes the arguments as a `Value` that fits this JSON Schema.
     pub fn input_schema(self, schema: Value) -> SpecBuilder<Value, O> {
-        self.retype(|builder| builder.input_schema = schema)
+        self.retype(|inner| inner.input_schema = schema)
     }
 
     /// Gives the result as a `Value` that fits this JSON Schema.
     pub fn output_schema(self, schema: Value) -> SpecBuilder<I, Value> {
-        self.retype(|builder| builder.output_schema = Some(schema))
+        self.retype(|inner| inner.output_schema = Some(schema))
     }
 
-    fn retype<I2, O2>(self, change: impl FnOnce(&mut SpecBuilder<I2, O2>)) -> SpecBuilder<I2, O2> {
-        let Self {
-            name,
-            description,
-            version,
-            risk,
-            demands_approval,
-            safe_to_repeat,
-            input_schema,
-            output_schema,
-            types: _,
-        } = self;
-        let mut builder = SpecBuilder {
-            name,
-            description,
-            version,
-            risk,
-            demands_approval,
-            safe_to_repeat,
-            input_schema,
-            output_schema,
-            types: PhantomData,
-        };
-        change(&mut builder);
-        builder
+    fn retype<I2, O2>(mut self, change: impl FnOnce(&mut Inner)) -> SpecBuilder<I2, O2> {
+        change(&mut self.inner);
+        SpecBuilder { inner: self.inner, types: PhantomData }
     }
 
     /// Builds the spec.
     ///
     /// # Errors
     ///
-    /// If the name is not one, the description is missing, or the input schema does not describe an object.
+    /// If the name is not one, the description is missing, the input schema does not describe an object, or its wording fields
+    /// are not some of its properties.
     pub fn build(self) -> Result<ToolSpec<I, O>, SpecError> {
-        let Self {
-            name,
-            description,
-            version,
-            risk,
-            demands_approval,
-            safe_to_repeat,
-            mut input_schema,
-            output_schema,
-            types: _,
-        } = self;
-        check_name(&name).map_err(SpecError::Name)?;
-        if description.trim().is_empty() {
-            return Err(SpecError::NoDescription { tool: name });
+        let mut inner = self.inner;
+        check_name(&inner.name).map_err(SpecError::Name)?;
+        let tool = || inner.name.to_string();
+        if inner.description.trim().is_empty() {
+            return Err(SpecError::NoDescription { tool: tool() });
         }
-        if input_schema.get("type").is_none_or(|kind| kind != "object") {
-            return Err(SpecError::InputNotAnObject { tool: name });
+        if inner.input_schema.get("type").is_none_or(|kind| kind != "object") {
+            return Err(SpecError::InputNotAnObject { tool: tool() });
         }
-        schema::close(&mut input_schema);
-        schema::bound_integers(&mut input_schema);
-        let mut inner = Inner {
-            name: name.into(),
-            description,
-            version,
-            risk,
-            demands_approval,
-            safe_to_repeat,
-            input_schema,
-            output_schema,
-            definition: Digest::from_bytes([0; 32]),
-        };
+        check_wording(&inner)?;
+        schema::close(&mut inner.input_schema);
+        schema::bound_integers(&mut inner.input_schema);
         inner.definition = inner.digest();
         Ok(ToolSpec { inner: Arc::new(inner), types: PhantomData })
     }
+}
+
+fn check_wording(inner: &Inner) -> Result<(), SpecError> {
+    let Some(first) = inner.wording.first() else { return Ok(()) };
+    let refuse = |property| Err(SpecError::Wording { tool: inner.name.to_string(), property });
+    let Some(properties) = inner.input_schema.get("properties").and_then(Value::as_object) else {
+        return refuse(Some(first.clone()));
+    };
+    if let Some(stray) = inner.wording.iter().find(|name| !properties.contains_key(*name)) {
+        return refuse(Some(stray.clone()));
+    }
+    if properties.keys().all(|name| inner.wording.contains(name)) {
+        return refuse(None);
+    }
+    Ok(())
 }
 
 /// Inlined and without `$schema` and `title`: what is left is what providers take and a model needs.

@@ -25,6 +25,9 @@ struct Inner {
     risk: Risk,
     demands_approval: bool,
     safe_to_repeat: bool,
+    wording: Vec<String>,
+    replays_other_wording: bool,
+    reading: Reading,
     input_schema: Value,
     output_schema: Option<Value>,
     definition: Digest,
@@ -60,6 +63,18 @@ struct Inner {
 pub struct ToolSpec<I = Value, O = Value> {
     inner: Arc<Inner>,
     types: PhantomData<fn(I) -> O>,
+}
+
+/// How arguments are read into their normal form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reading {
+    /// Text is taken for a number, a boolean, an array or an object where the schema takes nothing else.
+    pub lenient: bool,
+    /// An optional property that is `null` is not as if absent.
+    pub keeps_null: bool,
+    /// An optional property that is its spelt-out default is not as if absent.
+    pub keeps_defaults: bool,
 }
 
 impl ToolSpec {
@@ -110,6 +125,21 @@ impl<I, O> ToolSpec<I, O> {
         self.inner.safe_to_repeat || !self.has_effects()
     }
 
+    /// The properties whose text a model words anew from try to try: they are no part of the intent.
+    pub fn wording(&self) -> &[String] {
+        &self.inner.wording
+    }
+
+    /// Whether a call that differs in wording alone is answered with the first result instead of `DUPLICATE_INTENT`.
+    pub fn replays_other_wording(&self) -> bool {
+        self.inner.replays_other_wording
+    }
+
+    /// How arguments are read into their normal form.
+    pub fn reading(&self) -> Reading {
+        self.inner.reading
+    }
+
     /// The JSON Schema of the arguments: an object that refuses unknown properties unless it says otherwise.
     pub fn input_schema(&self) -> &Value {
         &self.inner.input_schema
@@ -157,10 +187,11 @@ impl Inner {
             "risk": self.risk,
             "demands_approval": self.demands_approval,
             "safe_to_repeat": self.safe_to_repeat,
+            "wording": self.wording,
             "input_schema": self.input_schema,
             "output_schema": self.output_schema,
         });
-        Hasher::new("tower-tool definition 1").value(&facts, &[]).finish()
+        Hasher::new("tower-tool definition 1", None).value(&facts, &[]).finish()
     }
 }
 

@@ -48,9 +48,9 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Arguments with their hash.
+    /// Arguments with their hash, which is plain: where a deployment key is in force, take the intent's.
     pub fn new(value: Arc<Value>) -> Self {
-        Self { hash: crate::intent::arguments_hash(&value), value }
+        Self { hash: crate::intent::arguments_hash(&value, None), value }
     }
 }
 

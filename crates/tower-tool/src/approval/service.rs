@@ -147,7 +147,7 @@ impl Judge {
             card: Card::new(
                 ids::approval()?,
                 Asker::of(&call.context),
-                Arguments::new(Arc::clone(call.arguments())),
+                Arguments { hash: *intent.arguments_hash(), value: Arc::clone(call.arguments()) },
                 view,
                 *spec.definition_digest(),
                 spec.risk(),

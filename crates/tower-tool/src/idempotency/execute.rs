@@ -1,7 +1,9 @@
 //! One execution, in a task of its own.
 
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,9 +23,14 @@ tokio::task_local! {
     static EXECUTING: Vec<Digest>;
 }
 
-/// Whether the intent is already being executed further out in this very task: waiting for it would never end.
+/// Whether the intent is already being executed further out, on behalf of this very task: waiting for it would never end.
 pub(super) fn is_reentrant(digest: &Digest) -> bool {
     EXECUTING.try_with(|intents| intents.contains(digest)).unwrap_or(false)
+}
+
+/// A task that knows what the one that spawns it executes.
+pub(super) fn on_behalf_of_this_task<F: Future>(task: F) -> impl Future<Output = F::Output> {
+    EXECUTING.scope(EXECUTING.try_with(Clone::clone).unwrap_or_default(), task)
 }
 
 /// Named in `meta.degraded` when a result could not be recorded.
@@ -43,7 +50,9 @@ pub(super) async fn execute<S>(
     S::Future: Send,
 {
     let key = intent.record();
-    lead.claimed(key, &execution);
+    if !lead.claimed(key, &execution) {
+        return too_late(&ledger, key, execution, lead).await;
+    }
     let journal = Arc::clone(call.journal());
     journal.note(Note::Claimed { execution: execution.id, fence: execution.fence, attempt: execution.attempt });
     let claim = Claim::new(&intent, execution.clone());
@@ -85,6 +94,14 @@ pub(super) async fn execute<S>(
     lead.settle(execution, result);
 }
 
+/// The claim was won when the process had already said what it leaves behind: nothing is begun any more.
+async fn too_late(ledger: &Ledger, key: &RecordKey, execution: Execution, lead: Lead) {
+    if let Err(error) = ledger.finish(key, &execution, &Outcome::NotDone).await {
+        tracing::warn!(execution = %execution.id, tool = %key.tool, error = %error, "the claim could not be given back");
+    }
+    lead.settle(execution, Err(ToolError::new(ToolErrorKind::Overloaded, "the process is ending")));
+}
+
 /// Drives the execution and tells the ledger from time to time that it lives.
 async fn keeping_the_lease<T>(
     ledger: &Ledger,
@@ -92,25 +109,29 @@ async fn keeping_the_lease<T>(
     execution: &Execution,
     running: impl Future<Output = T>,
 ) -> T {
-    let mut running = std::pin::pin!(running);
+    // Side by side: a ledger that does not answer must not hold up the tool.
+    tokio::select! {
+        biased;
+        answer = running => answer,
+        never = renewing(ledger, key, execution) => match never {},
+    }
+}
+
+async fn renewing(ledger: &Ledger, key: &RecordKey, execution: &Execution) -> Infallible {
     // Often enough that two renewals may fail.
-    let every = ledger.settings().lease / 3;
-    let mut next = Instant::now() + every;
+    let every = (ledger.settings().lease / 3).max(Duration::from_millis(1));
     loop {
-        match tokio::time::timeout_at(next, running.as_mut()).await {
-            Ok(answer) => return answer,
-            Err(_elapsed) => match ledger.renew(key, execution).await {
-                Ok(true) => {}
-                // It cannot be undone, so it runs to its end; the end will say that the claim was lost.
-                Ok(false) => {
-                    tracing::error!(execution = %execution.id, tool = %key.tool, "the claim was lost while the tool runs");
-                }
-                Err(error) => {
-                    tracing::warn!(execution = %execution.id, tool = %key.tool, error = %error, "the lease could not be renewed");
-                }
-            },
+        tokio::time::sleep_until(Instant::now() + every).await;
+        match ledger.renew(key, execution).await {
+            Ok(true) => {}
+            // It cannot be undone, so it runs to its end; the end will say that the claim was lost.
+            Ok(false) => {
+                tracing::error!(execution = %execution.id, tool = %key.tool, "the claim was lost while the tool runs");
+            }
+            Err(error) => {
+                tracing::warn!(execution = %execution.id, tool = %key.tool, error = %error, "the lease could not be renewed");
+            }
         }
-        next = Instant::now() + every;
     }
 }
 

@@ -13,15 +13,16 @@ use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
 use tower_tool_core::store::{StoredError, StoredOutput};
 use tower_tool_core::{
-    ExecutionId, Intent, LayerError, Provenance, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
+    ExecutionId, Intent, LayerError, Provenance, Receipt, Timestamp, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    ToolSpec,
 };
 use tracing::Instrument as _;
 
-use super::execute::{execute, is_reentrant};
+use super::execute::{execute, is_reentrant, on_behalf_of_this_task};
 use crate::approval::key_reused;
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 use crate::ids;
-use crate::ledger::{Begun, Claiming, Flight, Lead, Ledger, Role};
+use crate::ledger::{Begun, Claiming, Flight, Lead, Ledger, OtherWording, Role};
 
 /// When to ask again about something that runs.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -104,9 +105,13 @@ fn admit(call: &mut ToolCall) -> Result<Option<Arc<Intent>>, ToolError> {
         ));
     }
     if is_reentrant(&intent.record().digest) {
-        return Err(ToolError::new(ToolErrorKind::Reentrant, "the tool called itself with the same intent"));
+        return Err(reentrant());
     }
     Ok(Some(Arc::clone(intent)))
+}
+
+fn reentrant() -> ToolError {
+    ToolError::new(ToolErrorKind::Reentrant, "the tool called itself with the same intent")
 }
 
 impl<S> Idempotency<S>
@@ -119,18 +124,29 @@ where
         let deadline = call.context.deadline().map(Instant::from_std);
         let elsewhere = deadline.unwrap_or_else(|| Instant::now() + ELSEWHERE);
         loop {
-            let digest = intent.record().digest;
-            let (found, lead) = match self.ledger.running().enter(digest, *intent.fingerprint()) {
+            let found = match self.ledger.running().enter(&intent) {
                 Role::KeyReused => {
                     return Err(key_reused()).inspect_err(|error| refused(&call, error));
                 }
-                Role::Join(flight) => match wait(flight, deadline).await {
-                    Some(answer) => return joined(&call, answer),
-                    None => continue,
-                },
-                Role::Lead(lead) => claim(self.inner.clone(), &self.ledger, &call, &intent, lead)
-                    .await
-                    .inspect_err(|error| refused(&call, error))?,
+                Role::Join(flight, other_wording) => {
+                    let execution = flight.borrow().running();
+                    if execution.is_some() && execution == call.context.execution().map(|own| own.id) {
+                        // From another task that the tool has spawned, with the context that it was given.
+                        return Err(reentrant()).inspect_err(|error| refused(&call, error));
+                    }
+                    call.journal().note(Note::UnderWay(execution));
+                    match wait(flight, deadline).await {
+                        Some(answer) => return joined(&call, answer, other_wording),
+                        None => continue,
+                    }
+                }
+                Role::Lead(lead) => {
+                    let claim = claim(self.inner.clone(), &self.ledger, &call, &intent, lead);
+                    match in_time(claim, deadline).await {
+                        Some(found) => found.inspect_err(|error| refused(&call, error))?,
+                        None => return Err(in_progress(None)),
+                    }
+                }
             };
             match found {
                 Found::Flight(flight) => match wait(flight, deadline).await {
@@ -142,7 +158,7 @@ where
                 },
                 Found::Begun(Begun::Running(execution, revision, lease_ends)) => {
                     // Whoever runs it is not in this process: the ledger tells when it is done, or the lease runs out.
-                    drop(lead);
+                    call.journal().note(Note::UnderWay(Some(execution)));
                     let lapses = Instant::now() + self.ledger.store().now().until(lease_ends);
                     let changed = self.ledger.changed(intent.record(), revision);
                     match timeout_at(elsewhere.min(lapses), changed).await {
@@ -162,13 +178,14 @@ where
 /// Claims the intent and, if that is won, runs the tool in a task of its own.
 ///
 /// Once the store was asked, the answer must not get lost with the caller: where it is not at hand, the task waits for it.
+/// And nowhere may the lead wait with the caller, who may never be polled again, and hold up those who join.
 async fn claim<S>(
     inner: S,
     ledger: &Ledger,
     call: &ToolCall,
     intent: &Arc<Intent>,
     lead: Lead,
-) -> Result<(Found, Option<Lead>), ToolError>
+) -> Result<Found, ToolError>
 where
     S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
     S::Error: LayerError + Send,
@@ -187,10 +204,11 @@ where
         .map_err(|error| ToolError::internal("a tool with effects needs a tokio runtime").with_source(error))?;
     let Some(permit) = ledger.running().permit() else {
         // Nothing can be begun, but what was begun before can still be answered.
+        drop(lead);
         return match ledger.peek(&claiming).await? {
             Begun::Claimed(_) => Err(ToolError::new(ToolErrorKind::Overloaded, "as much runs as may run at once")
                 .with_retry_after(ASK_AGAIN_AFTER)),
-            begun => Ok((Found::Begun(begun), Some(lead))),
+            begun => Ok(Found::Begun(begun)),
         };
     };
     let mut asked: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(ledger.clone().begin(claiming));
@@ -200,25 +218,26 @@ where
     match std::future::poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
         Poll::Ready(begun) => match begun? {
             Begun::Claimed(execution) => {
-                runtime.spawn(execute(inner, ledger, call, intent, execution, lead, permit).instrument(span));
-                Ok((Found::Flight(flight), None))
+                let task = execute(inner, ledger, call, intent, execution, lead, permit);
+                runtime.spawn(on_behalf_of_this_task(task).instrument(span));
+                Ok(Found::Flight(flight))
             }
-            begun => Ok((Found::Begun(begun), Some(lead))),
+            begun => Ok(Found::Begun(begun)),
         },
         Poll::Pending => {
+            call.journal().note(Note::UnderWay(None));
             let (tell, told) = tokio::sync::oneshot::channel();
             let task = async move {
+                // Nobody may be waiting any more for what is told, and that changes nothing.
                 match asked.await {
                     Ok(Begun::Claimed(execution)) => {
-                        // Nobody may be waiting any more, and that changes nothing.
-                        let _ = tell.send(Ok((Found::Flight(flight), None)));
+                        let _ = tell.send(Ok(Found::Flight(flight)));
                         execute(inner, ledger, call, intent, execution, lead, permit).await;
                     }
-                    Ok(begun) => _ = tell.send(Ok((Found::Begun(begun), Some(lead)))),
-                    Err(error) => _ = tell.send(Err(error)),
+                    begun => _ = tell.send(begun.map(Found::Begun)),
                 }
             };
-            runtime.spawn(task.instrument(span));
+            runtime.spawn(on_behalf_of_this_task(task).instrument(span));
             told.await.unwrap_or_else(|error| {
                 Err(ToolError::new(ToolErrorKind::Unavailable, "the runtime is shutting down").with_source(error))
             })
@@ -239,16 +258,17 @@ enum Answer {
     TooLate(Option<ExecutionId>),
 }
 
+/// `None` if the caller's patience ends first.
+async fn in_time<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Output> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
 /// Waits for an execution in this process. `None` if it came to nothing here, and the ledger must be asked.
 async fn wait(mut flight: watch::Receiver<Flight>, deadline: Option<Instant>) -> Option<Answer> {
-    let settled = flight.wait_for(|flight| matches!(flight, Flight::Settled(..) | Flight::Look));
-    let in_time = match deadline {
-        Some(deadline) => timeout_at(deadline, settled).await.map(drop).is_ok(),
-        None => {
-            drop(settled.await);
-            true
-        }
-    };
+    let in_time = in_time(flight.wait_for(Flight::is_over), deadline).await.is_some();
     match &*flight.borrow() {
         Flight::Settled(execution, answer) => Some(Answer::Settled(execution.id, answer.clone())),
         Flight::Running(execution) if !in_time => Some(Answer::TooLate(Some(execution.id))),
@@ -258,12 +278,16 @@ async fn wait(mut flight: watch::Receiver<Flight>, deadline: Option<Instant>) ->
     }
 }
 
-fn joined(call: &ToolCall, answer: Answer) -> Result<ToolOutput, ToolError> {
+fn joined(call: &ToolCall, answer: Answer, other_wording: OtherWording) -> Result<ToolOutput, ToolError> {
     match answer {
         Answer::TooLate(execution) => Err(in_progress(execution)),
         Answer::Settled(execution, answer) => {
             call.journal().note(Note::Joined(execution));
-            answer.map(|output| output.with_execution(execution).with_provenance(Provenance::Joined))
+            let output = answer?;
+            if other_wording && !replays_other_wording(call) {
+                return Err(duplicate(execution, output.receipt().map(AsRef::as_ref), None));
+            }
+            Ok(output.with_execution(execution).with_provenance(Provenance::Joined))
         }
     }
 }
@@ -280,7 +304,11 @@ fn in_progress(execution: Option<ExecutionId>) -> ToolError {
 /// What the ledger knows, as an answer.
 fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
     match begun {
-        Begun::Completed(execution, output) => replay(call, execution, &output),
+        Begun::Completed(execution, output, true) if !replays_other_wording(call) => {
+            call.journal().note(Note::Replayed(execution));
+            Err(duplicate(execution, output.receipt.as_deref(), Some(output.observed_at)))
+        }
+        Begun::Completed(execution, output, _) => replay(call, execution, &output),
         Begun::Failed(execution, error) => {
             call.journal().note(Note::Replayed(execution));
             Err(repeat(&error).with_execution(execution))
@@ -301,19 +329,40 @@ fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
     }
 }
 
+fn replays_other_wording(call: &ToolCall) -> bool {
+    call.spec().is_some_and(ToolSpec::replays_other_wording)
+}
+
 fn replay(call: &ToolCall, execution: ExecutionId, output: &StoredOutput) -> Result<ToolOutput, ToolError> {
     call.journal().note(Note::Replayed(execution));
     match output.restore() {
         Some(restored) => Ok(restored.with_provenance(Provenance::Replayed).with_execution(execution)),
         None => {
-            let error = ToolError::new(ToolErrorKind::ReplayBodyUnavailable, "the result was dropped to make room")
-                .with_detail("observed_at", output.observed_at.to_string())
-                .with_execution(execution);
-            Err(match output.receipt.as_deref().map(serde_json::to_value) {
-                Some(Ok(receipt)) => error.with_detail("receipt", receipt),
-                _ => error,
-            })
+            let error = ToolError::new(ToolErrorKind::ReplayBodyUnavailable, "the result was dropped to make room");
+            Err(done_already(error, execution, output.receipt.as_deref(), Some(output.observed_at)))
         }
+    }
+}
+
+fn duplicate(execution: ExecutionId, receipt: Option<&Receipt>, observed_at: Option<Timestamp>) -> ToolError {
+    let error = ToolError::new(ToolErrorKind::DuplicateIntent, "an earlier call wanted the same in another wording");
+    done_already(error, execution, receipt, observed_at)
+}
+
+/// What the caller can look up, since it does not get the result.
+fn done_already(
+    error: ToolError,
+    execution: ExecutionId,
+    receipt: Option<&Receipt>,
+    observed_at: Option<Timestamp>,
+) -> ToolError {
+    let mut error = error.with_execution(execution);
+    if let Some(at) = observed_at {
+        error = error.with_detail("observed_at", at.to_string());
+    }
+    match receipt.map(serde_json::to_value) {
+        Some(Ok(receipt)) => error.with_detail("receipt", receipt),
+        _ => error,
     }
 }
 

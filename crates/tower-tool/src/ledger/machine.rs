@@ -80,13 +80,16 @@ fn next(record: &Record) -> Record {
     next
 }
 
+/// Whether an intent was executed with other wording than that of the call at hand.
+pub(crate) type OtherWording = bool;
+
 /// How a claim ended.
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// The execution is recorded and may run.
     Claimed(Execution),
-    /// It ran, and this is what it answered.
-    Completed(ExecutionId, StoredOutput),
+    /// It ran, and this is what it answered; whether that was to arguments of another wording.
+    Completed(ExecutionId, StoredOutput, OtherWording),
     /// It ran, had its effect, and failed.
     Failed(ExecutionId, StoredError),
     /// It runs.
@@ -133,7 +136,12 @@ pub(super) fn begin(current: Option<&Record>, now: Timestamp, claiming: &Claimin
         return Step::Keep(Begun::KeyReused);
     }
     match &record.state {
-        State::Completed { execution, output } => Step::Keep(Begun::Completed(*execution, output.clone())),
+        State::Completed { execution, output } => {
+            let asked = record.approval.as_ref().map(|card| card.requested.hash);
+            let own = *intent.arguments_hash();
+            let other_wording = record.arguments_hash != own && asked != Some(own);
+            Step::Keep(Begun::Completed(*execution, output.clone(), other_wording))
+        }
         State::Failed { execution, error } => Step::Keep(Begun::Failed(*execution, error.clone())),
         State::Running { execution, lease_ends, .. } => {
             Step::Keep(Begun::Running(*execution, record.revision, *lease_ends))

@@ -37,7 +37,7 @@ use tower_tool_core::{
     ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Timestamp, ToolError, ToolErrorKind,
 };
 
-pub(crate) use machine::{Asked, Asking, Begun, Claiming, ClosedAs, Finished, Outcome};
+pub(crate) use machine::{Asked, Asking, Begun, Claiming, ClosedAs, Finished, OtherWording, Outcome};
 use machine::{Decided, Step};
 pub(crate) use running::{Flight, Lead, Role, Running};
 

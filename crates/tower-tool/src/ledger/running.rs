@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower_tool_core::store::RecordKey;
-use tower_tool_core::{Digest, Execution, ToolError, ToolOutput};
+use tower_tool_core::{Digest, Execution, ExecutionId, Intent, ToolError, ToolOutput};
+
+use super::OtherWording;
 
 /// What those who wait for an execution see.
 #[derive(Clone, Debug)]
@@ -24,22 +26,43 @@ pub(crate) enum Flight {
     Settled(Execution, Result<ToolOutput, ToolError>),
 }
 
+impl Flight {
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Self::Settled(..) | Self::Look)
+    }
+
+    pub(crate) fn running(&self) -> Option<ExecutionId> {
+        match self {
+            Self::Running(execution) => Some(execution.id),
+            Self::Waiting | Self::Look | Self::Settled(..) => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     fingerprint: Digest,
+    arguments_hash: Digest,
     flight: watch::Receiver<Flight>,
     claimed: Option<(RecordKey, Execution)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
-    entries: Mutex<HashMap<Digest, Entry>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<Digest, Entry>,
+    /// Whether it was said already what is left to run: then nothing new may begin.
+    drained: bool,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Inserting into and removing from a map leaves it whole, so a poisoned lock says nothing.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -47,14 +70,13 @@ impl Shared {
 pub(crate) struct Running {
     shared: Arc<Shared>,
     permits: Arc<Semaphore>,
-    max: u32,
 }
 
 /// What a caller is to an intent.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// Somebody in this process is at it already.
-    Join(watch::Receiver<Flight>),
+    /// Somebody in this process is at it already; whether with another wording.
+    Join(watch::Receiver<Flight>, OtherWording),
     /// The key stands for other arguments.
     KeyReused,
     /// Nobody is.
@@ -71,23 +93,22 @@ pub(crate) struct Lead {
 
 impl Running {
     pub(crate) fn new(max: usize) -> Self {
-        let max = max.min(Semaphore::MAX_PERMITS);
-        let max = u32::try_from(max).unwrap_or(u32::MAX);
-        Self {
-            shared: Arc::new(Shared { entries: Mutex::default() }),
-            permits: Arc::new(Semaphore::new(max as usize)),
-            max,
-        }
+        Self { shared: Arc::default(), permits: Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))) }
     }
 
     /// Leads, if nobody else does.
-    pub(crate) fn enter(&self, digest: Digest, fingerprint: Digest) -> Role {
-        let mut entries = self.shared.lock();
-        if let Some(entry) = entries.get(&digest) {
-            return if entry.fingerprint == fingerprint { Role::Join(entry.flight.clone()) } else { Role::KeyReused };
+    pub(crate) fn enter(&self, intent: &Intent) -> Role {
+        let digest = intent.record().digest;
+        let (fingerprint, arguments_hash) = (*intent.fingerprint(), *intent.arguments_hash());
+        let mut state = self.shared.lock();
+        if let Some(entry) = state.entries.get(&digest) {
+            if entry.fingerprint != fingerprint {
+                return Role::KeyReused;
+            }
+            return Role::Join(entry.flight.clone(), entry.arguments_hash != arguments_hash);
         }
         let (publish, flight) = watch::channel(Flight::Waiting);
-        entries.insert(digest, Entry { fingerprint, flight, claimed: None });
+        state.entries.insert(digest, Entry { fingerprint, arguments_hash, flight, claimed: None });
         Role::Lead(Lead { shared: Arc::clone(&self.shared), digest, publish })
     }
 
@@ -98,18 +119,25 @@ impl Running {
 
     /// Takes no new executions and waits for those that run. Gives those that did not end.
     pub(crate) async fn drain(&self, patience: Duration) -> Vec<(RecordKey, Execution)> {
-        let all = Arc::clone(&self.permits).acquire_many_owned(self.max);
-        if let Ok(Ok(permits)) = tokio::time::timeout(patience, all).await {
-            permits.forget();
-        }
+        // Whoever has a permit by now has an entry, and nobody gets one any more.
         self.permits.close();
-        self.shared.lock().values().filter_map(|entry| entry.claimed.clone()).collect()
+        let flights: Vec<_> = self.shared.lock().entries.values().map(|entry| entry.flight.clone()).collect();
+        let all_ended = async {
+            for mut flight in flights {
+                // It fails if the one who led is gone, and then there is nothing to wait for.
+                let _ = flight.wait_for(Flight::is_over).await;
+            }
+        };
+        let _ = tokio::time::timeout(patience, all_ended).await;
+        let mut state = self.shared.lock();
+        state.drained = true;
+        state.entries.values().filter_map(|entry| entry.claimed.clone()).collect()
     }
 
     /// How many intents are being executed or claimed.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.shared.lock().len()
+        self.shared.lock().entries.len()
     }
 }
 
@@ -119,12 +147,17 @@ impl Lead {
         self.publish.subscribe()
     }
 
-    /// The ledger holds the claim: from here on this must not be forgotten.
-    pub(crate) fn claimed(&self, key: &RecordKey, execution: &Execution) {
-        if let Some(entry) = self.shared.lock().get_mut(&self.digest) {
+    /// The ledger holds the claim: from here on this must not be forgotten. `false` if it comes too late to begin.
+    pub(crate) fn claimed(&self, key: &RecordKey, execution: &Execution) -> bool {
+        let mut state = self.shared.lock();
+        if state.drained {
+            return false;
+        }
+        if let Some(entry) = state.entries.get_mut(&self.digest) {
             entry.claimed = Some((key.clone(), execution.clone()));
         }
         self.publish.send_replace(Flight::Running(execution.clone()));
+        true
     }
 
     /// Answers everybody who waits.
@@ -134,22 +167,16 @@ impl Lead {
 
     fn publish_and_leave(&self, flight: Flight) {
         // Under one lock: whoever still finds the entry finds the answer in it, and whoever comes later asks the ledger.
-        let mut entries = self.shared.lock();
-        self.publish.send_if_modified(|now| {
-            let open = matches!(now, Flight::Waiting | Flight::Running(_));
-            if open {
-                *now = flight;
-            }
-            open
-        });
-        entries.remove(&self.digest);
+        let mut state = self.shared.lock();
+        self.publish.send_replace(flight);
+        state.entries.remove(&self.digest);
     }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        let open = matches!(*self.publish.borrow(), Flight::Waiting | Flight::Running(_));
-        if open {
+        let over = self.publish.borrow().is_over();
+        if !over {
             self.publish_and_leave(Flight::Look);
         }
     }

@@ -130,11 +130,11 @@ where
             let mut ready = std::mem::replace(&mut self.inner, clone);
             return ResponseFuture::new(Gate::later(async move {
                 let checked = check_arguments(&entry, call.arguments()).await;
-                ready.call(settle(call, checked)?).await.map_err(LayerError::into_tool_error)
+                ready.call(settle(call, &entry, checked)?).await.map_err(LayerError::into_tool_error)
             }));
         }
         let checked = entry.check().arguments(call.arguments());
-        ResponseFuture::new(match settle(call, checked) {
+        ResponseFuture::new(match settle(call, &entry, checked) {
             Ok(call) => Gate::Pass { inner: self.inner.call(call) },
             Err(error) => Gate::refuse(error),
         })
@@ -153,8 +153,8 @@ pub(crate) async fn check_arguments(entry: &Arc<Entry>, arguments: &Arc<Value>) 
 }
 
 /// Puts the normal form and the intent on the call, or notes the refusal.
-fn settle(call: ToolCall, checked: Result<Arc<Value>, ToolError>) -> Result<ToolCall, ToolError> {
-    let settled = checked.and_then(|arguments| Ok((intent(&call, &arguments)?, arguments)));
+fn settle(call: ToolCall, entry: &Entry, checked: Result<Arc<Value>, ToolError>) -> Result<ToolCall, ToolError> {
+    let settled = checked.and_then(|arguments| Ok((intent(&call, entry, &arguments)?, arguments)));
     match settled {
         Ok((intent, arguments)) => {
             call.journal().validated(&intent);
@@ -167,7 +167,7 @@ fn settle(call: ToolCall, checked: Result<Arc<Value>, ToolError>) -> Result<Tool
     }
 }
 
-fn intent(call: &ToolCall, arguments: &Value) -> Result<Arc<Intent>, ToolError> {
+fn intent(call: &ToolCall, entry: &Entry, arguments: &Value) -> Result<Arc<Intent>, ToolError> {
     match call.marks().resumed() {
         // What was approved is what runs: the stored arguments are in normal form already, or the tool has changed.
         Some((_, intent)) if intent.is_of(call.name(), arguments, &call.context) => Ok(Arc::clone(intent)),
@@ -175,6 +175,6 @@ fn intent(call: &ToolCall, arguments: &Value) -> Result<Arc<Intent>, ToolError> 
             ToolErrorKind::ApprovalMismatch,
             "the stored arguments are no longer in the tool's normal form",
         )),
-        None => Ok(Arc::new(Intent::new(call.name(), arguments, &call.context))),
+        None => Ok(Arc::new(Intent::of(entry, arguments, &call.context))),
     }
 }

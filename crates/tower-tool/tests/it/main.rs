@@ -6,11 +6,13 @@
 mod approval;
 mod audit;
 mod contract;
+mod corpora;
 mod drain;
 mod idempotency;
 mod order;
 mod rate_limit;
 mod rebuild;
+mod store;
 mod support;
 mod toolset;
 mod validate;
