@@ -269,6 +269,11 @@ impl Marks {
         self.claim = Some(Arc::new(claim));
     }
 
+    /// Whether a layer of this kind has seen the call.
+    pub fn has_passed(&self, kind: Kind) -> bool {
+        self.passed & kind.bit() != 0
+    }
+
     pub(crate) fn set_intent(&mut self, intent: Arc<Intent>) {
         self.forget_arguments();
         self.intent = Some(intent);
@@ -287,11 +292,12 @@ impl Marks {
     pub(crate) fn enter(&mut self, kind: Kind) -> Result<(), ToolError> {
         if !self.is_looked_up() && kind.needs_lookup() {
             return Err(ToolError::internal(format!(
-                "`{kind}` stands outside the toolset, where it does not know the tool: put it on with `Toolset::layer`"
+                "no toolset looked this call up before `{kind}` saw it: put the layer on with `Toolset::layer`, and let no \
+                 layer outside it build a new call instead of passing its own on"
             )));
         }
         for (outer, inner, why) in WRONG_ORDERS {
-            if *inner == kind && self.passed & outer.bit() != 0 {
+            if *inner == kind && self.has_passed(*outer) {
                 let mend =
                     if outer == inner { "leave one of them out".to_owned() } else { format!("put `{inner}` outside") };
                 return Err(ToolError::internal(format!("`{inner}` stands inside `{outer}`: {why}; {mend}")));

@@ -319,10 +319,13 @@ fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
         }
         Begun::KeyReused => Err(key_reused()),
         Begun::NeedsGrant(card) => {
-            let error = ToolError::new(ToolErrorKind::ApprovalRequired, "the intent may not run without a grant");
+            let refuse = |message| ToolError::new(ToolErrorKind::ApprovalRequired, message);
             Err(match card {
-                Some(card) => error.with_detail("approval_id", card.id.to_string()),
-                None => error,
+                Some(card) => refuse("the intent may not run before its card is decided, nor without that grant")
+                    .with_detail("approval_id", card.id.to_string()),
+                None => refuse(
+                    "the intent may not run without a grant: put `approval` outside `idempotency`, over the same ledger",
+                ),
             })
         }
         Begun::Claimed(_) => Err(ToolError::internal("a claim was won and not run")),

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tower_service::Service;
 use tower_tool_core::journal::{Journal, Note};
-use tower_tool_core::marks::Entry;
+use tower_tool_core::marks::{Entry, Kind};
 use tower_tool_core::{BoxFuture, Claim, Effect, Invoke, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 
 /// The innermost service: runs the tool that the toolset looked up.
@@ -16,6 +16,7 @@ use tower_tool_core::{BoxFuture, Claim, Effect, Invoke, ToolCall, ToolError, Too
 /// - a call that no toolset looked up, such as one that a layer built anew;
 /// - a demanded call without a grant for this intent, these arguments and this definition;
 /// - a granted call with effects that carries no claim;
+/// - a call with effects that lost its claim, since its arguments were changed after it was claimed;
 /// - a claim that was used, unless the first run did nothing or the tool is safe to repeat;
 /// - a claimed or granted call whose arguments or caller were changed since.
 ///
@@ -108,7 +109,10 @@ fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
         }
         let covered = marks.grant().is_some_and(|grant| grant.covers(intent, spec.definition_digest()));
         if marks.is_demanded() && !covered {
-            return Err(missing_grant_or("no grant covers the call", true));
+            return Err(missing_grant_or(
+                "no grant covers the call: put `approval` around tools that demand one, inside `validate`",
+                true,
+            ));
         }
         let claim = marks.claim();
         if claim.is_some_and(|claim| !claim.covers(intent)) {
@@ -119,6 +123,11 @@ fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
                 "a granted call carries no claim, so it could run twice: put `idempotency` inside `approval`",
             ));
         }
+    }
+    if spec.has_effects() && marks.claim().is_none() && marks.has_passed(Kind::Idempotency) {
+        return Err(ToolError::internal(
+            "the call lost its claim: a layer inside `idempotency` changed the arguments; put that layer outside `validate`",
+        ));
     }
     if let Some(claim) = marks.claim()
         && !claim.start()
