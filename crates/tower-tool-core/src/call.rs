@@ -26,6 +26,7 @@ pub struct ToolCall {
     arguments: Arc<Value>,
     /// Who calls, where, until when.
     pub context: CallContext,
+    cut_off: bool,
     marks: Marks,
     journal: Arc<Journal>,
 }
@@ -37,7 +38,30 @@ impl ToolCall {
         if arguments.is_null() {
             arguments = Arc::new(Value::Object(serde_json::Map::new()));
         }
-        Self { name: name.into(), arguments, context, marks: Marks::default(), journal: Arc::new(Journal::new()) }
+        let (marks, journal) = (Marks::default(), Arc::new(Journal::new()));
+        Self { name: name.into(), arguments, context, cut_off: false, marks, journal }
+    }
+
+    /// A new call from the text of its arguments, as a model wrote it; see [`arguments`](crate::arguments).
+    ///
+    /// # Errors
+    ///
+    /// `invalid_arguments`, if the text is not one JSON object that every reader reads alike.
+    pub fn from_text(name: impl Into<Arc<str>>, text: &str, context: CallContext) -> Result<Self, ToolError> {
+        Ok(Self::new(name, crate::arguments::from_text(text)?, context))
+    }
+
+    /// Says that the model was stopped while it wrote the call, as a provider's finish reason tells. What is left of the arguments
+    /// may be valid and mean something else, so a tool with effects refuses it.
+    #[must_use]
+    pub fn with_cut_off(mut self, cut_off: bool) -> Self {
+        self.cut_off = cut_off;
+        self
+    }
+
+    /// Whether the model was stopped while it wrote the call.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off
     }
 
     /// The name that was called, known or not.
@@ -123,11 +147,12 @@ impl ToolCall {
 
 impl fmt::Debug for ToolCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, arguments: _, context, marks, journal } = self;
+        let Self { name, arguments: _, context, cut_off, marks, journal } = self;
         f.debug_struct("ToolCall")
             .field("name", name)
             .field("arguments", &Redacted::<()>::MARK)
             .field("context", context)
+            .field("cut_off", cut_off)
             .field("marks", marks)
             .field("call_id", &journal.call_id())
             .finish()

@@ -44,6 +44,15 @@ pub fn from_text(text: &str) -> Result<Value, ArgumentsError> {
     }
 }
 
+/// Parses any JSON value from text, as strictly as arguments.
+///
+/// # Errors
+///
+/// If the text is not one JSON value that every reader reads alike; see the [module docs](self).
+pub fn value_from_text(text: &str) -> Result<Value, ArgumentsError> {
+    Parser::new(text).parse()
+}
+
 /// Parses arguments from bytes, which must be UTF-8.
 ///
 /// # Errors

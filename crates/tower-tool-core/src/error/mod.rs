@@ -52,6 +52,7 @@ struct Inner {
     effect: Option<Effect>,
     message: Cow<'static, str>,
     safe_message: Option<Cow<'static, str>>,
+    is_final: bool,
     details: Map<String, Value>,
     retry_after: Option<Duration>,
     correlation: Option<CallId>,
@@ -75,6 +76,7 @@ impl ToolError {
             effect,
             message,
             safe_message: None,
+            is_final: false,
             details: Map::new(),
             retry_after: None,
             correlation: None,
@@ -148,6 +150,13 @@ impl ToolError {
         self
     }
 
+    /// Says that trying again will not help this time, whatever the kind promises.
+    #[must_use]
+    pub fn into_final(mut self) -> Self {
+        self.0.is_final = true;
+        self
+    }
+
     /// Says when to try again.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
@@ -201,7 +210,7 @@ impl ToolError {
 
     /// Whether the same call may be made again as it is, later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.retry(), Retry::Later | Retry::Corrected)
+        !self.0.is_final && matches!(self.retry(), Retry::Later | Retry::Corrected)
     }
 
     /// What is known of the effect. What nobody has classified may have been done.
@@ -356,11 +365,13 @@ impl fmt::Display for ToolError {
 
 impl fmt::Debug for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, effect, message, safe_message: _, details, retry_after, correlation, source } = &*self.0;
+        let Inner { kind, effect, message, safe_message: _, is_final, details, retry_after, correlation, source } =
+            &*self.0;
         f.debug_struct("ToolError")
             .field("kind", kind)
             .field("effect", effect)
             .field("message", message)
+            .field("is_final", is_final)
             .field("details", details)
             .field("retry_after", retry_after)
             .field("correlation", correlation)

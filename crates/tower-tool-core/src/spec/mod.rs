@@ -77,6 +77,15 @@ pub struct Reading {
     pub keeps_defaults: bool,
 }
 
+impl Reading {
+    /// The same, with text taken for text.
+    #[must_use]
+    pub const fn strict(mut self) -> Self {
+        self.lenient = false;
+        self
+    }
+}
+
 impl ToolSpec {
     /// Begins a spec. Unless told otherwise the tool takes no arguments, gives any value, and is [`Risk::HighImpact`].
     pub fn builder(name: impl Into<String>) -> SpecBuilder {

@@ -2,9 +2,10 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use tower_tool_core::canonical::HashKey;
 use tower_tool_core::{Tool, ToolSpec};
 
-use super::registry::Registry;
+use super::registry::{Intents, Registry};
 use super::{Dispatch, Toolset};
 use crate::redact::Redactor;
 use crate::validate::SchemaError;
@@ -15,6 +16,7 @@ use crate::validate::SchemaError;
 pub struct ToolsetBuilder {
     tools: Vec<Tool>,
     redactor: Redactor,
+    intents: Intents,
 }
 
 impl ToolsetBuilder {
@@ -36,6 +38,19 @@ impl ToolsetBuilder {
         self
     }
 
+    /// Hashes arguments with a key of this deployment, so that whoever sees a hash cannot find the arguments by trying.
+    pub fn hash_key(mut self, key: HashKey) -> Self {
+        self.intents.hash_key = Some(key);
+        self
+    }
+
+    /// Makes the run and its step part of the intent: the same call in another step is then another intent. For calls that carry
+    /// both, and no key of their own.
+    pub fn key_by_step(mut self) -> Self {
+        self.intents.by_step = true;
+        self
+    }
+
     /// Compiles the schemas and builds the toolset, with no layer around its dispatch yet.
     ///
     /// # Errors
@@ -43,7 +58,7 @@ impl ToolsetBuilder {
     /// If two names are equal, or differ only in case or in `-` and `_`; or if a schema cannot be used.
     pub fn build(self) -> Result<Toolset, BuildError> {
         Ok(Toolset {
-            registry: Arc::new(Registry::new(self.tools, self.redactor)?),
+            registry: Arc::new(Registry::new(self.tools, self.redactor, self.intents)?),
             only: None,
             service: Dispatch::new(),
         })

@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tower_tool_core::canonical::HashKey;
 use tower_tool_core::marks::Entry;
 use tower_tool_core::spec::{Definition, folded_name};
 use tower_tool_core::{Tool, ToolSpec};
@@ -17,6 +18,14 @@ pub(super) struct Registry {
     slots: Vec<Slot>,
     by_name: HashMap<Arc<str>, usize>,
     redactor: Redactor,
+    intents: Intents,
+}
+
+/// How intents are made, beside what the specs say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Intents {
+    pub(super) hash_key: Option<HashKey>,
+    pub(super) by_step: bool,
 }
 
 struct Slot {
@@ -42,21 +51,22 @@ impl Slot {
     }
 }
 
-pub(super) fn entry_of(tool: &Tool) -> Result<Arc<Entry>, BuildError> {
+fn entry_of(tool: &Tool, intents: &Intents) -> Result<Arc<Entry>, BuildError> {
     let check = CompiledCheck::new(tool.spec()).map_err(BuildError::schema)?;
-    Ok(Arc::new(Entry::new(tool.spec().clone(), Arc::new(check), tool.service().cloned())))
+    let entry = Entry::new(tool.spec().clone(), Arc::new(check), tool.service().cloned());
+    Ok(Arc::new(entry.with_hash_key(intents.hash_key.clone()).with_step_keys(intents.by_step)))
 }
 
 impl Registry {
-    pub(super) fn new(tools: Vec<Tool>, redactor: Redactor) -> Result<Self, BuildError> {
-        let mut registry = Self { redactor, ..Self::default() };
+    pub(super) fn new(tools: Vec<Tool>, redactor: Redactor, intents: Intents) -> Result<Self, BuildError> {
+        let mut registry = Self { redactor, intents, ..Self::default() };
         let mut folded: HashMap<String, Arc<str>> = HashMap::new();
         for tool in tools {
             let name: Arc<str> = tool.spec().name().into();
             if let Some(other) = folded.insert(folded_name(&name), Arc::clone(&name)) {
                 return Err(BuildError::collision(&other, &name));
             }
-            let entry = entry_of(&tool)?;
+            let entry = entry_of(&tool, &registry.intents)?;
             registry.by_name.insert(Arc::clone(&name), registry.slots.len());
             registry.slots.push(Slot { name, entry: RwLock::new(entry), enabled: AtomicBool::new(true) });
         }
@@ -92,7 +102,7 @@ impl Registry {
     pub(super) fn replace(&self, tool: &Tool) -> Result<(), BuildError> {
         let name = tool.spec().name();
         let slot = self.slot(name).ok_or_else(|| BuildError::unknown(name))?;
-        let entry = entry_of(tool)?;
+        let entry = entry_of(tool, &self.intents)?;
         *slot.entry.write().unwrap_or_else(PoisonError::into_inner) = entry;
         Ok(())
     }

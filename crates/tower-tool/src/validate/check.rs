@@ -64,7 +64,7 @@ impl CompiledCheck {
         Ok(Self {
             input: schema("input", spec.input_schema())?,
             output: spec.output_schema().map(|output| schema("output", output)).transpose()?,
-            normal_form: NormalForm::new(spec.input_schema()),
+            normal_form: NormalForm::new(spec.input_schema(), spec.reading()),
         })
     }
 }

@@ -10,7 +10,8 @@
 //! allowing it is as if absent. Nothing is coerced. The layer also makes the [`Intent`] that approval and
 //! idempotency work with.
 //!
-//! A refusal says which pointer broke which rule, and never shows a value. A call of an unknown tool is passed on untouched.
+//! A refusal says which pointer broke which rule, and never shows a value. A model may correct an invalid call once; the second
+//! failure in a row, of the same tool in the same session and run, is final and says so. A call of an unknown tool is passed on untouched.
 //!
 //! ```
 //! use serde_json::json;
@@ -46,6 +47,7 @@
 
 mod budget;
 mod check;
+mod failures;
 mod graph;
 mod message;
 mod normal_form;
@@ -59,24 +61,25 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::marks::{Entry, Kind};
-use tower_tool_core::{Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput};
+use tower_tool_core::{Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 
 pub(crate) use check::CompiledCheck;
 pub use check::SchemaError;
+use failures::Failures;
 
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 
 /// Checks arguments. See the [module docs](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a layer does nothing until it stands around a service"]
 pub struct ValidateLayer {
-    _private: (),
+    failures: Failures,
 }
 
 impl ValidateLayer {
     /// The layer.
-    pub const fn new() -> Self {
-        Self { _private: () }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
@@ -84,7 +87,7 @@ impl<S> Layer<S> for ValidateLayer {
     type Service = Validate<S>;
 
     fn layer(&self, inner: S) -> Validate<S> {
-        Validate { inner }
+        Validate { inner, failures: self.failures.clone() }
     }
 }
 
@@ -92,6 +95,7 @@ impl<S> Layer<S> for ValidateLayer {
 #[derive(Clone, Debug)]
 pub struct Validate<S> {
     inner: S,
+    failures: Failures,
 }
 
 impl<S> Validate<S> {
@@ -121,6 +125,9 @@ where
         if let Err(error) = call.enter(Kind::Validate) {
             return ResponseFuture::new(Gate::refuse(error));
         }
+        if let Some(error) = cut_off(&call) {
+            return ResponseFuture::new(Gate::refuse(error));
+        }
         let Some(entry) = call.marks().entry().cloned() else {
             return ResponseFuture::new(Gate::Pass { inner: self.inner.call(call) });
         };
@@ -128,13 +135,14 @@ where
             // The instance that became ready goes with the call; a clone of it may hold no place further in.
             let clone = self.inner.clone();
             let mut ready = std::mem::replace(&mut self.inner, clone);
+            let failures = self.failures.clone();
             return ResponseFuture::new(Gate::later(async move {
                 let checked = check_arguments(&entry, call.arguments()).await;
-                ready.call(settle(call, &entry, checked)?).await.map_err(LayerError::into_tool_error)
+                ready.call(settle(call, &entry, checked, &failures)?).await.map_err(LayerError::into_tool_error)
             }));
         }
         let checked = entry.check().arguments(call.arguments());
-        ResponseFuture::new(match settle(call, &entry, checked) {
+        ResponseFuture::new(match settle(call, &entry, checked, &self.failures) {
             Ok(call) => Gate::Pass { inner: self.inner.call(call) },
             Err(error) => Gate::refuse(error),
         })
@@ -153,9 +161,20 @@ pub(crate) async fn check_arguments(entry: &Arc<Entry>, arguments: &Arc<Value>) 
 }
 
 /// Puts the normal form and the intent on the call, or notes the refusal.
-fn settle(call: ToolCall, entry: &Entry, checked: Result<Arc<Value>, ToolError>) -> Result<ToolCall, ToolError> {
-    let settled = checked.and_then(|arguments| Ok((intent(&call, entry, &arguments)?, arguments)));
-    match settled {
+fn settle(
+    call: ToolCall,
+    entry: &Entry,
+    checked: Result<Arc<Value>, ToolError>,
+    failures: &Failures,
+) -> Result<ToolCall, ToolError> {
+    let checked = match checked {
+        Ok(arguments) => {
+            failures.passed(&call);
+            intent(&call, entry, &arguments).map(|intent| (intent, arguments))
+        }
+        Err(error) => Err(failures.failed(&call, error)),
+    };
+    match checked {
         Ok((intent, arguments)) => {
             call.journal().validated(&intent);
             Ok(call.with_intent(arguments, intent))
@@ -165,6 +184,17 @@ fn settle(call: ToolCall, entry: &Entry, checked: Result<Arc<Value>, ToolError>)
             Err(error)
         }
     }
+}
+
+/// Valid arguments of which the end is missing may be another call than the one that was meant.
+fn cut_off(call: &ToolCall) -> Option<ToolError> {
+    if !call.is_cut_off() || !call.spec().is_some_and(ToolSpec::has_effects) {
+        return None;
+    }
+    call.journal().note(Note::Refused { by: Kind::Validate, kind: ToolErrorKind::InvalidArguments });
+    let message = "the model was stopped while it wrote the arguments";
+    let told = "The arguments were cut off. Nothing was done. Send all of them again, or fewer at a time.";
+    Some(ToolError::new(ToolErrorKind::InvalidArguments, message).with_safe_message(told))
 }
 
 fn intent(call: &ToolCall, entry: &Entry, arguments: &Value) -> Result<Arc<Intent>, ToolError> {

@@ -59,7 +59,7 @@ async fn without_idempotency_a_granted_effect_does_not_run_and_the_yes_is_unharm
     for risk in DEMANDING {
         let (tool, ledger) = (MockTool::with_schema("act", risk, schema()), ledger());
         let (validate, approval) = (ValidateLayer::new(), ApprovalLayer::new(&ledger));
-        let without = bare(&tool).layer(ServiceBuilder::new().layer(validate).layer(approval.clone())).boxed();
+        let without = bare(&tool).layer(ServiceBuilder::new().layer(validate.clone()).layer(approval.clone())).boxed();
         let error = call_and_approve(&without, &ledger, &tool).await.unwrap_err();
         assert_eq!((error.kind(), error.effect()), (ToolErrorKind::Internal, Effect::NotDone));
         assert!(error.to_string().contains("put `idempotency` inside `approval`"), "{error}");
