@@ -73,6 +73,23 @@ fn test(steps: &mut Steps, ignored: Ignored) -> Counts {
         drop(driver);
         Ok(())
     });
+    for features in ["preserve_order", "arbitrary_precision"] {
+        steps.run(&format!("fingerprints with {features} in serde_json"), || {
+            let manifest = "tests/serde-features/Cargo.toml";
+            let target = "target/serde-features";
+            let tests = cargo([
+                "test",
+                "--locked",
+                "--manifest-path",
+                manifest,
+                "--target-dir",
+                target,
+                "--features",
+                features,
+            ]);
+            suite::run(tests, ignored, &mut counts)
+        });
+    }
     if counts.ignored > 0 {
         steps.notice(format!("tests were left out: {}", counts.tell_ignored()));
     }
