@@ -21,9 +21,6 @@ use crate::{body, headers};
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// When to ask again whether somebody has decided, at the latest: once the card has lapsed the answer would be another card.
-const DECIDED_YET: Duration = Duration::from_secs(5);
-
 /// Parts of the path; what cannot be one is the path of nothing.
 type Parts<T> = Result<Path<T>, PathRejection>;
 
@@ -95,8 +92,7 @@ async fn run(
     let asked =
         result.as_ref().err().filter(|error| error.kind() == ToolErrorKind::ApprovalRequired).and_then(|error| {
             let id = error.details().get("approval_id")?.as_str()?;
-            let lapses = error.retry_after().unwrap_or(DECIDED_YET);
-            Some((format!("/approvals/{id}"), lapses.min(DECIDED_YET)))
+            Some((format!("/approvals/{id}"), error.retry_after().unwrap_or_default()))
         });
     let mut response = respond::envelope(&Envelope::new(result));
     if let Some((path, after)) = asked {

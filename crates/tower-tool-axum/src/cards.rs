@@ -86,27 +86,24 @@ pub(crate) struct Pending {
 
 /// The cards that wait for a decision, oldest first.
 pub(crate) async fn pending(ledger: &Ledger, viewer: &Viewer) -> Result<Vec<Pending>, ToolError> {
-    let store = ledger.store();
-    let records = store.pending(viewer.tenant(), None, usize::MAX).await.map_err(unavailable)?;
-    let now = store.now();
-    Ok(records
+    let cards = ledger.cards(viewer.tenant()).await?;
+    Ok(cards
         .iter()
-        .filter(|record| record.state == State::Pending && viewer.may_see(&record.key))
-        .filter_map(|record| Some((record, record.approval.as_ref()?)))
-        .filter(|(_, card)| now < card.decide_by)
-        .map(|(record, card)| Pending {
+        .filter(|status| viewer.may_see(&status.record().key))
+        .filter_map(|status| Some((status, status.card()?)))
+        .map(|(status, card)| Pending {
             id: card.id,
-            revision: record.revision,
+            revision: status.record().revision,
             decide_by: card.decide_by,
-            shown: shown(viewer, &record.key, card, State::Pending.as_str()),
+            shown: shown(viewer, &status.record().key, card, status.state()),
         })
         .collect())
 }
 
-/// The key of a card's record, if the viewer may see it: everything that can be known without knowing how it stands.
+/// The key of a card's record, if the viewer may see it.
 pub(crate) async fn key_of(ledger: &Ledger, viewer: &Viewer, id: ApprovalId) -> Result<Option<RecordKey>, ToolError> {
-    let record = ledger.store().by_approval(id).await.map_err(unavailable)?;
-    Ok(record.map(|record| record.key.clone()).filter(|key| viewer.may_see(key)))
+    let status = ledger.card(viewer.tenant(), id).await?;
+    Ok(status.map(|status| status.record().key.clone()).filter(|key| viewer.may_see(key)))
 }
 
 /// A card wherever it stands, if the viewer may see it.
@@ -115,25 +112,15 @@ pub(crate) async fn one(
     viewer: &Viewer,
     id: ApprovalId,
 ) -> Result<Option<Map<String, Value>>, ToolError> {
-    if let Some(status) = ledger.card(viewer.tenant(), id).await? {
-        let key = &status.record().key;
-        return Ok(viewer.may_see(key).then(|| shown(viewer, key, status.card(), status.state())));
-    }
-    // A later card has taken its place; how it ended is all that is left.
-    let Some(key) = key_of(ledger, viewer, id).await? else {
-        return Ok(None);
-    };
-    let closed = ledger.closed_card(viewer.tenant(), id).await?;
-    Ok(closed.map(|closed| {
-        let mut shown = Map::new();
-        shown.insert("approval_id".to_owned(), json!(closed.id));
-        shown.insert("tool".to_owned(), json!(key.tool));
-        shown.insert("state".to_owned(), json!(closed.ended));
-        shown.insert("may_decide".to_owned(), json!(false));
-        shown
+    let status = ledger.card(viewer.tenant(), id).await?.filter(|status| viewer.may_see(&status.record().key));
+    Ok(status.map(|status| match status.card() {
+        Some(card) => shown(viewer, &status.record().key, card, status.state()),
+        // A later card has taken its place; how it ended is all that is left.
+        None => Map::from_iter([
+            ("approval_id".to_owned(), json!(id)),
+            ("tool".to_owned(), json!(status.record().key.tool)),
+            ("state".to_owned(), json!(status.state())),
+            ("may_decide".to_owned(), json!(false)),
+        ]),
     }))
-}
-
-fn unavailable(error: tower_tool::store::StoreError) -> ToolError {
-    ToolError::new(tower_tool::ToolErrorKind::Unavailable, "the ledger did not answer").with_source(error)
 }

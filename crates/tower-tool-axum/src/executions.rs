@@ -10,7 +10,6 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use tower_tool::envelope::Envelope;
 use tower_tool::ledger::ExecutionStatus;
-use tower_tool::store::{State as RecordState, StoredError};
 use tower_tool::{ExecutionId, Provenance, ToolError, ToolErrorKind};
 
 use crate::app::App;
@@ -36,22 +35,11 @@ fn shown(id: ExecutionId, status: &ExecutionStatus) -> Value {
     put("execution_id", json!(id));
     put("tool", json!(status.record().key.tool));
     put("state", json!(status.state()));
-    if let Some(output) = status.output() {
-        let output = output.with_provenance(Provenance::Replayed);
-        put("result", json!(Envelope::new(Ok(output))));
-    } else if let RecordState::Failed { execution, error } = &status.record().state
-        && *execution == id
-    {
-        put("result", json!(Envelope::new(Err(restored(error)))));
+    if let Some(result) = status.result() {
+        let result = result.map(|output| output.with_provenance(Provenance::Replayed));
+        put("result", json!(Envelope::new(result)));
     }
     Value::Object(shown)
-}
-
-fn restored(error: &StoredError) -> ToolError {
-    let kind = ToolErrorKind::from_code(&error.code).unwrap_or(ToolErrorKind::Internal);
-    let restored =
-        ToolError::new(kind, "the execution failed").with_safe_message(error.safe_message.clone()).done(error.effect);
-    error.details.iter().fold(restored, |restored, (name, value)| restored.with_detail(name.clone(), value.clone()))
 }
 
 pub(crate) async fn end_scope(

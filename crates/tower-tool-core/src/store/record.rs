@@ -4,7 +4,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ApprovalId, CallContext, Digest, Effect, ExecutionId, Receipt, Redacted, Risk, Timestamp, ToolOutput};
+use crate::{
+    ApprovalId, CallContext, Digest, Effect, ExecutionId, Receipt, Redacted, Risk, Timestamp, ToolError, ToolErrorKind,
+    ToolOutput,
+};
 
 /// The version of the record's form.
 pub const LEDGER_RECORD_VERSION: u16 = 1;
@@ -301,6 +304,27 @@ pub struct StoredError {
     pub details: serde_json::Map<String, Value>,
     /// What was known of the effect.
     pub effect: Effect,
+}
+
+impl StoredError {
+    /// Keeps an error.
+    pub fn new(error: &ToolError) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            safe_message: error.safe_message().into_owned(),
+            details: error.details().clone(),
+            effect: error.effect(),
+        }
+    }
+
+    /// The error again, as far as its caller was told of it.
+    pub fn restore(&self) -> ToolError {
+        let kind = ToolErrorKind::from_code(&self.code).unwrap_or(ToolErrorKind::Internal);
+        let error = ToolError::new(kind, "an earlier call of the same intent failed")
+            .with_safe_message(self.safe_message.clone())
+            .done(self.effect);
+        self.details.iter().fold(error, |error, (name, value)| error.with_detail(name.clone(), value.clone()))
+    }
 }
 
 /// Where an intent stands.

@@ -1,6 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tower::ServiceExt as _;
 use tower::util::Oneshot;
@@ -18,6 +19,9 @@ use crate::gate::{Gate, gated_future, inner_service_accessors};
 use crate::ids;
 use crate::ledger::{Asked, Asking, ClosedAs, Ledger};
 use crate::redact::Redactor;
+
+/// When to ask again whether somebody has decided, at the latest: once the card has lapsed the answer would be another card.
+const DECIDED_YET: Duration = Duration::from_secs(5);
 
 /// Asks a person before something happens. See the [module docs](super).
 #[derive(Clone, Debug)]
@@ -191,7 +195,7 @@ fn about(kind: ToolErrorKind, message: &'static str, id: ApprovalId) -> ToolErro
 
 fn required(card: &Card, spec: &ToolSpec, now: Timestamp) -> ToolError {
     let error = ToolError::new(ToolErrorKind::ApprovalRequired, "a person has to decide first")
-        .with_retry_after(now.until(card.decide_by));
+        .with_retry_after(now.until(card.decide_by).min(DECIDED_YET));
     ticket(card, spec.name()).into_iter().fold(error, |error, (name, value)| error.with_detail(name, value))
 }
 

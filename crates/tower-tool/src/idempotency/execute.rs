@@ -141,12 +141,7 @@ fn outcome(result: &Result<ToolOutput, ToolError>) -> Outcome {
         Err(error) => match error.effect() {
             Effect::NotDone => Outcome::NotDone,
             Effect::MaybeDone => Outcome::MaybeDone(error.message().to_owned()),
-            Effect::Done => Outcome::Done(StoredError {
-                code: error.code().to_owned(),
-                safe_message: error.safe_message().into_owned(),
-                details: error.details().clone(),
-                effect: Effect::Done,
-            }),
+            Effect::Done => Outcome::Done(StoredError::new(error)),
         },
     }
 }

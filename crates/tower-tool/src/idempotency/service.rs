@@ -11,7 +11,7 @@ use tower::util::Oneshot;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
-use tower_tool_core::store::{StoredError, StoredOutput};
+use tower_tool_core::store::StoredOutput;
 use tower_tool_core::{
     ExecutionId, Intent, LayerError, Provenance, Receipt, Timestamp, ToolCall, ToolError, ToolErrorKind, ToolOutput,
     ToolSpec,
@@ -311,7 +311,7 @@ fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
         Begun::Completed(execution, output, _) => replay(call, execution, &output),
         Begun::Failed(execution, error) => {
             call.journal().note(Note::Replayed(execution));
-            Err(repeat(&error).with_execution(execution))
+            Err(error.restore().with_execution(execution))
         }
         Begun::Running(execution, ..) => Err(in_progress(Some(execution))),
         Begun::Unknown(execution, reason) => {
@@ -367,16 +367,4 @@ fn done_already(
         Some(Ok(receipt)) => error.with_detail("receipt", receipt),
         _ => error,
     }
-}
-
-fn repeat(error: &StoredError) -> ToolError {
-    let kind = ToolErrorKind::from_code(&error.code).unwrap_or(ToolErrorKind::Internal);
-    error
-        .details
-        .iter()
-        .fold(ToolError::new(kind, "an earlier call of the same intent failed"), |error, (name, value)| {
-            error.with_detail(name.clone(), value.clone())
-        })
-        .with_safe_message(error.safe_message.clone())
-        .done(error.effect)
 }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_tool_core::store::{
-    Approval, ClosedApproval, Decision, Desk, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
+    Approval, Decision, Desk, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
 };
 use tower_tool_core::{
     ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Timestamp, ToolError, ToolErrorKind,
@@ -158,11 +158,14 @@ impl ExecutionStatus {
         &self.record
     }
 
-    /// The result, while it is kept.
-    pub fn output(&self) -> Option<tower_tool_core::ToolOutput> {
+    /// What the tool answered, or how it failed after its effect, while that is kept.
+    pub fn result(&self) -> Option<Result<tower_tool_core::ToolOutput, ToolError>> {
         match &self.record.state {
             State::Completed { execution, output } if *execution == self.id => {
-                output.restore().map(|output| output.with_execution(self.id))
+                output.restore().map(|output| Ok(output.with_execution(self.id)))
+            }
+            State::Failed { execution, error } if *execution == self.id => {
+                Some(Err(error.restore().with_execution(self.id)))
             }
             _ => None,
         }
@@ -173,20 +176,36 @@ impl ExecutionStatus {
 #[derive(Clone, Debug)]
 pub struct CardStatus {
     record: Arc<Record>,
-    card: Approval,
-    state: &'static str,
+    id: ApprovalId,
+    state: Arc<str>,
 }
 
 impl CardStatus {
-    /// The card.
-    pub fn card(&self) -> &Approval {
-        &self.card
+    fn of(record: Arc<Record>, id: ApprovalId, now: Timestamp) -> Option<Self> {
+        let present = machine::present(Some(&record), now)?;
+        let is_current = present.approval.as_ref().is_some_and(|card| card.id == id);
+        let state = if is_current {
+            present.state.as_str().into()
+        } else {
+            Arc::clone(&present.closed.iter().find(|closed| closed.id == id)?.ended)
+        };
+        Some(Self { record, id, state })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ApprovalId {
+        self.id
+    }
+
+    /// The card, unless a later one has taken its place.
+    pub fn card(&self) -> Option<&Approval> {
+        self.record.approval.as_ref().filter(|card| card.id == self.id)
     }
 
     /// `pending`, `approved`, `denied`, `expired`, `cancelled`, or what came of the execution: `running`, `completed`,
-    /// `failed`, `unknown`.
-    pub fn state(&self) -> &'static str {
-        self.state
+    /// `failed`, `unknown`, `released`. Of a card whose place a later one has taken, how it ended.
+    pub fn state(&self) -> &str {
+        &self.state
     }
 
     /// The record that the card belongs to.
@@ -250,23 +269,23 @@ impl Ledger {
     pub async fn card(&self, tenant: &str, id: ApprovalId) -> Result<Option<CardStatus>, ToolError> {
         let record = self.by_approval(id).await?;
         let now = self.store().now();
-        Ok(record.filter(|record| *record.key.tenant == *tenant).and_then(|record| {
-            let card = record.approval.clone().filter(|card| card.id == id)?;
-            let state = machine::present(Some(&record), now)?.state.as_str();
-            Some(CardStatus { record, card, state })
-        }))
+        Ok(record.filter(|record| *record.key.tenant == *tenant).and_then(|record| CardStatus::of(record, id, now)))
     }
 
-    /// How the earlier card `id` of a tenant ended, if a later one has taken its place.
+    /// The cards of a tenant that wait for a decision, oldest first. Whether the reader may see them is for the caller to know.
     ///
     /// # Errors
     ///
     /// If the store is not available.
-    pub async fn closed_card(&self, tenant: &str, id: ApprovalId) -> Result<Option<ClosedApproval>, ToolError> {
-        let record = self.by_approval(id).await?;
-        Ok(record
-            .filter(|record| *record.key.tenant == *tenant)
-            .and_then(|record| record.closed.iter().find(|closed| closed.id == id).cloned()))
+    pub async fn cards(&self, tenant: &str) -> Result<Vec<CardStatus>, ToolError> {
+        let records = self.store().pending(tenant, None, usize::MAX).await.map_err(unavailable)?;
+        let now = self.store().now();
+        let status = |record: Arc<Record>| {
+            let id = record.approval.as_ref()?.id;
+            CardStatus::of(record, id, now)
+        };
+        let is_pending = |status: &CardStatus| *status.state == *State::Pending.as_str();
+        Ok(records.into_iter().filter_map(status).filter(is_pending).collect())
     }
 
     /// Ends a session: pending and unused approvals are withdrawn, finished records forgotten. What runs, and what may have
@@ -414,16 +433,9 @@ impl Desk for Ledger {
     }
 
     fn pending<'a>(&'a self, tenant: &'a str) -> BoxFuture<'a, Result<Vec<Approval>, ToolError>> {
-        Box::pin(async move {
-            let records = self.store().pending(tenant, None, usize::MAX).await.map_err(unavailable)?;
-            let now = self.store().now();
-            Ok(records
-                .iter()
-                .filter_map(|record| machine::present(Some(record), now))
-                .filter(|record| record.state == State::Pending)
-                .filter_map(|record| record.approval.clone())
-                .collect())
-        })
+        Box::pin(
+            async move { Ok(self.cards(tenant).await?.iter().filter_map(|status| status.card().cloned()).collect()) },
+        )
     }
 
     fn decide<'a>(

@@ -41,6 +41,7 @@ impl StdError for SchemaError {}
 
 /// A tool's schemas, compiled.
 pub(crate) struct CompiledCheck {
+    spec: ToolSpec,
     input: Schema,
     output: Option<Schema>,
     normal_form: NormalForm,
@@ -62,6 +63,7 @@ impl CompiledCheck {
             })
         };
         Ok(Self {
+            spec: spec.clone(),
             input: schema("input", spec.input_schema())?,
             output: spec.output_schema().map(|output| schema("output", output)).transpose()?,
             normal_form: NormalForm::new(spec.input_schema(), spec.reading()),
@@ -113,7 +115,7 @@ impl Check for CompiledCheck {
         }
         // Where ways multiply, telling of each that failed costs far more than finding that all do.
         let may_tell = work <= MAX_WORK_INLINE || graph.expanded.is_some();
-        Err(if may_tell { violations(validator, &normal) } else { unfit() })
+        Err(if may_tell { violations(validator, self.spec.input_schema(), &normal) } else { unfit() })
     }
 
     fn takes_long(&self, arguments: &Value) -> bool {

@@ -13,6 +13,8 @@ const MAX_ERRORS: usize = 8;
 const MAX_MESSAGE: usize = 1024;
 /// The longest name or rule that is repeated, in characters.
 const MAX_NAME: usize = 80;
+/// The longest hint that is repeated, in characters.
+const MAX_HINT: usize = 200;
 
 /// The arguments lead through the schema in more ways than can be checked.
 pub(super) fn too_complex() -> ToolError {
@@ -24,8 +26,8 @@ pub(super) fn unfit() -> ToolError {
     invalid(vec![json!({ "pointer": "", "keyword": "schema", "expected": "arguments that fit the schema" })])
 }
 
-pub(super) fn violations(schema: &Validator, arguments: &Value) -> ToolError {
-    invalid(schema.iter_errors(arguments).take(MAX_ERRORS).map(|error| violation(&error)).collect())
+pub(super) fn violations(validator: &Validator, schema: &Value, arguments: &Value) -> ToolError {
+    invalid(validator.iter_errors(arguments).take(MAX_ERRORS).map(|error| violation(&error, schema)).collect())
 }
 
 fn invalid(errors: Vec<Value>) -> ToolError {
@@ -53,7 +55,7 @@ fn invalid(errors: Vec<Value>) -> ToolError {
         .with_safe_message(message)
 }
 
-fn violation(error: &ValidationError<'_>) -> Value {
+fn violation(error: &ValidationError<'_>, schema: &Value) -> Value {
     let keyword = error.kind().keyword();
     let mut told = json!({
         "pointer": shown(error.instance_path().as_str()),
@@ -67,10 +69,31 @@ fn violation(error: &ValidationError<'_>) -> Value {
             | ValidationErrorKind::AdditionalProperties { .. }
             | ValidationErrorKind::UnevaluatedProperties { .. }
     );
-    if !about_members && let Some(members) = told.as_object_mut() {
-        members.insert("got".to_owned(), json!(kind_of(error.instance())));
+    if let Some(members) = told.as_object_mut() {
+        if !about_members {
+            members.insert("got".to_owned(), json!(kind_of(error.instance())));
+        }
+        if let Some(hint) = hint(error, schema) {
+            members.insert("hint".to_owned(), json!(cropped(hint, MAX_HINT)));
+        }
     }
     told
+}
+
+/// What the author says to do about a violation, in `errorMessage` beside the keyword that was violated: one text for all keywords, or
+/// one for each by its name, and for `required` one for each property by its name.
+fn hint<'a>(error: &ValidationError<'_>, schema: &'a Value) -> Option<&'a str> {
+    let (beside, keyword) = error.schema_path().as_str().rsplit_once('/')?;
+    let told = schema.pointer(beside)?.get("errorMessage")?;
+    if let Some(text) = told.as_str() {
+        return Some(text);
+    }
+    let told = told.get(keyword)?;
+    match (told, error.kind()) {
+        (Value::String(text), _) => Some(text),
+        (by_property, ValidationErrorKind::Required { property }) => by_property.get(property.as_str()?)?.as_str(),
+        _ => None,
+    }
 }
 
 /// The rule, in words.
@@ -127,5 +150,9 @@ fn kind_of(value: &Value) -> &'static str {
 
 /// Names come from the caller too: short, and on one line.
 fn shown(name: &str) -> String {
-    name.chars().filter(|character| !character.is_control()).take(MAX_NAME).collect()
+    cropped(name, MAX_NAME)
+}
+
+fn cropped(text: &str, max: usize) -> String {
+    text.chars().filter(|character| !character.is_control()).take(max).collect()
 }
