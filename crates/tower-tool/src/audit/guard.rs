@@ -2,9 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tower_tool_core::{Clock, Journal, ToolError, ToolOutput};
+use tower_tool_core::{Clock, Journal, ToolCall, ToolError, ToolOutput, ToolSpec};
 
-use super::record::{AuditRecord, Outcome};
+use super::record::{AuditRecord, Outcome, Point};
 use super::trail::Trail;
 
 /// Closes a record exactly once: with the answer, or when it is dropped.
@@ -12,25 +12,43 @@ pub(super) struct Guard {
     trail: Arc<dyn Trail>,
     clock: Arc<dyn Clock>,
     journal: Arc<Journal>,
+    spec: Option<ToolSpec>,
     since: Instant,
+    /// Whether something further in is being polled. It stays so if that panics.
+    inside: bool,
     /// `None` once it is closed, or if the trail never took the opening.
     record: Option<AuditRecord>,
 }
 
 impl Guard {
-    pub(super) fn new(
-        trail: Arc<dyn Trail>,
-        clock: Arc<dyn Clock>,
-        journal: Arc<Journal>,
-        since: Instant,
-        record: AuditRecord,
-    ) -> Self {
-        Self { trail, clock, journal, since, record: Some(record) }
+    pub(super) fn new(trail: Arc<dyn Trail>, clock: Arc<dyn Clock>, call: &ToolCall, record: AuditRecord) -> Self {
+        let (journal, spec) = (Arc::clone(call.journal()), call.spec().cloned());
+        Self { trail, clock, journal, spec, since: Instant::now(), inside: false, record: Some(record) }
+    }
+
+    /// Polls what is further in, and so learns of its panic also where somebody outside catches that.
+    pub(super) fn watch<T>(&mut self, poll: impl FnOnce() -> T) -> T {
+        self.inside = true;
+        let polled = poll();
+        self.inside = false;
+        polled
     }
 
     pub(super) fn close(&mut self, result: Result<&ToolOutput, &ToolError>) {
-        let outcome = Outcome::of(result, &self.journal);
+        let outcome = match result {
+            Ok(output) => Outcome::answered(output),
+            // As the toolset's edge will see it. What an execution was cut off by is settled by `idempotency` around it.
+            Err(error) if !self.is_around_an_effect() => {
+                Outcome::failed(&error.clone().seen_by(self.spec.as_ref(), &self.journal), &self.journal)
+            }
+            Err(error) => Outcome::failed(error, &self.journal),
+        };
         self.close_as(outcome);
+    }
+
+    fn is_around_an_effect(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.point == Point::Execution)
+            && self.spec.as_ref().is_some_and(ToolSpec::has_effects)
     }
 
     /// There is nothing to close: the trail never took the opening.
@@ -52,8 +70,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let panicking = std::thread::panicking();
-        self.close_as(if panicking { Outcome::panicked() } else { Outcome::cancelled() });
+        self.close_as(if self.inside { Outcome::panicked() } else { Outcome::cancelled() });
     }
 }
 

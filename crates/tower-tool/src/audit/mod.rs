@@ -10,7 +10,7 @@
 //! | `completed` | the tool ran for this call and answered |
 //! | `replayed`, `joined` | the answer is that of another call |
 //! | `refused` | a layer, or dispatch, let it not through: `by` and `code` say which and why |
-//! | `failed` | the tool failed: `category` and `effect` say how |
+//! | `failed` | the tool failed: `category` and `effect` say how; `in_progress` if it runs still |
 //! | `unknown` | it may have been done |
 //! | `panicked` | the tool, or a layer around it, panicked |
 //! | `cancelled` | the caller went away; an execution that had begun goes on |

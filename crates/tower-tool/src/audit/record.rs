@@ -49,7 +49,7 @@ pub enum Status {
     Joined,
     /// It was not let through.
     Refused,
-    /// The tool failed.
+    /// The tool failed, or runs still when its caller's patience has ended.
     Failed,
     /// It may have been done.
     Unknown,
@@ -149,7 +149,7 @@ pub struct AuditRecord {
     /// Which attempt the execution is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// How many passes through the stack there were beyond the first.
+    /// How often the call was resumed with an approval.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumed: u32,
     /// How long it took, in milliseconds. Only when it closes.
@@ -247,29 +247,28 @@ impl Outcome {
         Self { status: Status::Panicked, by: None, code: None, category: None, effect: None }
     }
 
-    pub(super) fn of(result: Result<&ToolOutput, &ToolError>, journal: &Journal) -> Self {
-        let error = match result {
-            Ok(output) => {
-                let status = match output.provenance() {
-                    Provenance::Replayed => Status::Replayed,
-                    Provenance::Joined => Status::Joined,
-                    _ => Status::Completed,
-                };
-                return Self { status, by: None, code: None, category: None, effect: Some(Effect::Done) };
-            }
-            Err(error) => error,
+    pub(super) fn answered(output: &ToolOutput) -> Self {
+        let status = match output.provenance() {
+            Provenance::Replayed => Status::Replayed,
+            Provenance::Joined => Status::Joined,
+            _ => Status::Completed,
         };
+        Self { status, by: None, code: None, category: None, effect: Some(Effect::Done) }
+    }
+
+    pub(super) fn failed(error: &ToolError, journal: &Journal) -> Self {
         let refused_by = journal.last(|note| match note {
             Note::Refused { by, .. } => Some(*by),
             _ => None,
         });
-        let dispatched = journal.last(|note| matches!(note, Note::Dispatched).then_some(())).is_some();
-        let panicked = journal.last(|note| matches!(note, Note::Panicked).then_some(())).is_some();
-        let answered_by_another =
-            journal.last(|note| matches!(note, Note::Replayed(_) | Note::Joined(_)).then_some(())).is_some();
-        let status = if panicked {
+        let has = |like: fn(&Note) -> bool| journal.last(|note| like(note).then_some(())).is_some();
+        let dispatched = has(|note| matches!(note, Note::Dispatched));
+        let answered_by_another = has(|note| matches!(note, Note::Replayed(_) | Note::Joined(_)));
+        let status = if has(|note| matches!(note, Note::Panicked)) {
             Status::Panicked
-        } else if error.kind() == ToolErrorKind::UnknownOutcome {
+        } else if error.kind() == ToolErrorKind::InProgress {
+            Status::Failed
+        } else if error.effect() == Effect::MaybeDone {
             Status::Unknown
         } else if refused_by.is_some() || (!dispatched && !answered_by_another) {
             Status::Refused

@@ -5,7 +5,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::Oneshot;
 use tower_service::Service;
@@ -61,13 +60,7 @@ where
         };
         let wrong_order = call.enter(kind).err();
         let record = AuditRecord::opened(&call, *point, clock.now(), redactor);
-        let guard = Guard::new(
-            Arc::clone(trail),
-            Arc::clone(clock),
-            Arc::clone(call.journal()),
-            Instant::now(),
-            record.clone(),
-        );
+        let guard = Guard::new(Arc::clone(trail), Arc::clone(clock), &call, record.clone());
         let inner = self.inner.clone();
         let proceed = move |call: ToolCall| match wrong_order {
             Some(error) => Gate::refuse(error),
@@ -148,10 +141,14 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let result = ready!(this.gate.poll(cx));
-        if let Some(guard) = this.guard {
-            guard.close(result.as_ref());
-        }
+        let result = match this.guard {
+            Some(guard) => {
+                let result = ready!(guard.watch(|| this.gate.poll(cx)));
+                guard.close(result.as_ref());
+                result
+            }
+            None => ready!(this.gate.poll(cx)),
+        };
         Poll::Ready(if *this.degraded { result.map(|output| output.with_degraded(UNAUDITED)) } else { result })
     }
 }

@@ -168,7 +168,13 @@ where
                     }
                 }
                 Found::Begun(begun) => {
-                    return answer(&call, begun).inspect_err(|error| refused(&call, error));
+                    // An error that is repeated is no refusal: it is the answer of then.
+                    let repeated = matches!(begun, Begun::Failed(..));
+                    return answer(&call, begun).inspect_err(|error| {
+                        if !repeated {
+                            refused(&call, error);
+                        }
+                    });
                 }
             }
         }
@@ -285,7 +291,8 @@ fn joined(call: &ToolCall, answer: Answer, other_wording: OtherWording) -> Resul
             call.journal().note(Note::Joined(execution));
             let output = answer?;
             if other_wording && !replays_other_wording(call) {
-                return Err(duplicate(execution, output.receipt().map(AsRef::as_ref), None));
+                return Err(duplicate(execution, output.receipt().map(AsRef::as_ref), None))
+                    .inspect_err(|error| refused(call, error));
             }
             Ok(output.with_execution(execution).with_provenance(Provenance::Joined))
         }

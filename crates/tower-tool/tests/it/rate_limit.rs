@@ -242,7 +242,7 @@ async fn retry_after_is_not_too_early_and_not_too_late() {
             advance(early).await;
             // Told in whole milliseconds, rounded up.
             assert!(!passes(&tools).await, "{quota:?} {wait:?}");
-            advance(wait - early).await;
+            advance(wait.min(Duration::from_millis(1))).await;
             assert!(passes(&tools).await, "{quota:?} {wait:?}");
         }
     }

@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -39,18 +40,34 @@ impl JsonLines {
     }
 
     fn append(&self, record: &AuditRecord) -> Result<(), TrailError> {
-        // JSON escapes line breaks itself; NEL and the Unicode separators are lines to some readers, so they are escaped too.
-        let mut line = serde_json::to_string(record).map_err(TrailError::new)?;
-        for (separator, escaped) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
-            if line.contains(separator) {
-                line = line.replace(separator, escaped);
-            }
-        }
+        let mut line = shown_as_it_is(serde_json::to_string(record).map_err(TrailError::new)?);
         line.push('\n');
         // One write under one lock: no two records share a line.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes()).map_err(TrailError::new)
     }
+}
+
+/// JSON escapes the controls below U+0020 itself. What else is a line break to some readers, a command to a terminal, or turns
+/// text around, is escaped too, so that a line looks like what it says.
+fn shown_as_it_is(json: String) -> String {
+    fn deceives(character: char) -> bool {
+        character.is_control()
+            || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    }
+    if !json.contains(deceives) {
+        return json;
+    }
+    let mut shown = String::with_capacity(json.len() + 32);
+    for character in json.chars() {
+        if deceives(character) {
+            // Outside of strings JSON has only ASCII that can be seen, so this stands in one.
+            let _ = write!(shown, "\\u{:04x}", u32::from(character));
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }
 
 impl Trail for JsonLines {
