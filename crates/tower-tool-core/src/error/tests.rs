@@ -75,6 +75,46 @@ fn towers_overload_did_nothing_and_its_timeout_is_left_to_who_knows_the_tool() {
 }
 
 #[test]
+fn a_time_limit_around_what_is_under_way_does_not_say_that_nothing_was_done() {
+    let write = ToolSpec::builder("write").description("Writes.").build().unwrap();
+    let execution = ExecutionId::random().unwrap();
+    for (note, known) in [
+        (Note::UnderWay(None), false),
+        (Note::UnderWay(Some(execution)), true),
+        (Note::Joined(execution), true),
+        (Note::Replayed(execution), true),
+    ] {
+        let journal = Journal::new();
+        journal.note(note);
+        let elapsed: BoxError = Box::new(tower::timeout::error::Elapsed::new());
+        let error = elapsed.into_tool_error().seen_by(Some(&write), &journal);
+        assert_eq!((error.kind(), error.effect()), (ToolErrorKind::InProgress, Effect::MaybeDone));
+        assert_eq!(error.details().contains_key("execution_id"), known);
+        let foreign: BoxError = "foreign".into();
+        let error = foreign.into_tool_error().seen_by(Some(&write), &journal);
+        assert_eq!((error.kind(), error.effect()), (ToolErrorKind::UnknownOutcome, Effect::MaybeDone));
+    }
+}
+
+#[test]
+fn nobody_around_a_tool_that_was_reached_can_say_that_nothing_was_done() {
+    let foreign = || LayerError::into_tool_error(BoxError::from("foreign"));
+    let clean = || ToolError::conflict("closed").with_retry_after(Duration::from_secs(1));
+    for error in [foreign(), clean()] {
+        let seen = error.seen_in_execution(true);
+        assert_eq!((seen.kind(), seen.effect()), (ToolErrorKind::UnknownOutcome, Effect::MaybeDone));
+        assert_eq!((seen.safe_message().contains("closed"), seen.retry_after()), (false, None));
+    }
+    assert_eq!(foreign().seen_in_execution(false).effect(), Effect::NotDone);
+    let seen = clean().seen_in_execution(false);
+    assert_eq!((seen.kind(), seen.effect()), (ToolErrorKind::Conflict, Effect::NotDone));
+    for effect in [Effect::Done, Effect::MaybeDone] {
+        let seen = clean().done(effect).seen_in_execution(true);
+        assert_eq!((seen.kind(), seen.effect()), (ToolErrorKind::Conflict, effect));
+    }
+}
+
+#[test]
 fn an_error_chain_says_nothing_twice() {
     let error = ToolError::not_done(std::io::Error::other("disk gone"));
     let source = error.source().unwrap().to_string();

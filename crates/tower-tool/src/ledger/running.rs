@@ -181,3 +181,6 @@ impl Drop for Lead {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

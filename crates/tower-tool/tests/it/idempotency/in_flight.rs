@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tower::ServiceBuilder;
 use tower_tool::idempotency::IdempotencyLayer;
 use tower_tool::memory::MemoryLedger;
+use tower_tool::toolset::ToolsetBuilder;
 use tower_tool::validate::ValidateLayer;
 use tower_tool::{
     BoxToolset, CallContext, Ledger, Provenance, Risk, Tool, ToolCall, ToolError, ToolErrorKind, ToolSpec, Toolset,
@@ -129,7 +130,7 @@ fn two_steps() -> (Tool, Arc<[AtomicUsize; 2]>, Arc<Notify>) {
 
 fn gated_tools(ledger: &Ledger, tools: impl IntoIterator<Item = Tool>) -> super::Gated {
     let stack = ServiceBuilder::new().layer(ValidateLayer::new()).layer(IdempotencyLayer::new(ledger));
-    tools.into_iter().fold(Toolset::builder(), |builder, tool| builder.tool(tool)).build().unwrap().layer(stack)
+    tools.into_iter().fold(Toolset::builder(), ToolsetBuilder::tool).build().unwrap().layer(stack)
 }
 
 /// I-40, microsoft/oxidizer#118
@@ -357,7 +358,11 @@ async fn callers_that_come_and_go_change_nothing_for_those_that_stay() {
                 start.wait_for(|start| *start).await.unwrap();
                 tools.run(call).await
             };
-            if index % 2 == 0 { staying.spawn(caller) } else { leaving.spawn(caller) };
+            if index % 2 == 0 {
+                staying.spawn(caller)
+            } else {
+                leaving.spawn(caller)
+            };
         }
         start.send_replace(true);
         for _ in 0..round % 16 {

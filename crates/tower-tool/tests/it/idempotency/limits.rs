@@ -197,12 +197,12 @@ async fn an_intent_is_the_same_for_ten_minutes_from_the_first_call() {
         clock.advance(60 * SECOND).await;
         assert_eq!(run().await.unwrap().provenance(), Provenance::Replayed);
     }
-    clock.advance(60 * SECOND - Duration::from_millis(1)).await;
+    clock.advance(Duration::from_millis(59_999)).await;
     assert_eq!(run().await.unwrap().provenance(), Provenance::Replayed);
     clock.advance(Duration::from_millis(1)).await;
     assert_eq!(run().await.unwrap().provenance(), Provenance::Fresh);
     // The next window is as long as the first.
-    clock.advance(600 * SECOND - Duration::from_millis(1)).await;
+    clock.advance(Duration::from_millis(599_999)).await;
     assert_eq!(run().await.unwrap().provenance(), Provenance::Replayed);
     tool.assert_effects(2);
     let keys: Vec<_> = tool.calls().iter().map(|call| call.context.execution().unwrap().provider_key.clone()).collect();
@@ -225,7 +225,7 @@ async fn a_result_is_kept_for_a_minute_at_least() {
     }
     tool.release();
     assert!(all(caller).await.remove(0).is_ok());
-    clock.advance(60 * SECOND - Duration::from_millis(1)).await;
+    clock.advance(Duration::from_millis(59_999)).await;
     assert_eq!(tools.run(call("write", json!({}))).await.unwrap().provenance(), Provenance::Replayed);
     clock.advance(Duration::from_millis(1)).await;
     assert_eq!(tools.run(call("write", json!({}))).await.unwrap().provenance(), Provenance::Fresh);
