@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
@@ -12,8 +13,8 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// How the arguments of one tool are brought into their normal form.
 ///
-/// Only what the schema says plainly, in `properties`, `items` and the branches of a union, is used. What stands behind a reference is
-/// left as it came.
+/// Only what the schema says plainly, in `properties`, `items` and the branches of a union, is used. Where it says nothing plainly, an
+/// integral float becomes an integer: a float is wanted only where the schema says number.
 #[derive(Debug)]
 pub(super) struct NormalForm {
     root: Shape,
@@ -36,16 +37,18 @@ const ANY: Kinds = 127;
 struct Shape {
     kinds: Kinds,
     default: Option<Value>,
-    properties: Vec<Property>,
+    properties: BTreeMap<String, Property>,
     items: Option<Box<Shape>>,
 }
 
 #[derive(Debug)]
 struct Property {
-    name: String,
     required: bool,
     shape: Shape,
 }
+
+/// Of values of which the schema says nothing plainly.
+static UNKNOWN: Shape = Shape::any();
 
 impl Shape {
     fn of(schema: &Value, depth: usize) -> Self {
@@ -53,14 +56,17 @@ impl Shape {
         let required = members.get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
         let properties = members.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let kinds = kinds(members, depth);
+        let plain = Self { kinds, ..Self::any() };
+        let default = members.get("default");
         Self {
-            kinds: kinds(members, depth),
-            default: members.get("default").cloned(),
+            kinds,
+            // In its own normal form, to be compared with values in theirs.
+            default: default.map(|value| plain.apply(value, Reading::default()).unwrap_or_else(|| value.clone())),
             properties: properties
-                .map(|(name, schema)| Property {
-                    name: name.clone(),
-                    required: is_required(name),
-                    shape: Self::of(schema, depth + 1),
+                .map(|(name, schema)| {
+                    let (required, shape) = (is_required(name), Self::of(schema, depth + 1));
+                    (name.clone(), Property { required, shape })
                 })
                 .collect(),
             items: members.get("items").map(|schema| Box::new(Self::of(schema, depth + 1))),
@@ -68,7 +74,7 @@ impl Shape {
     }
 
     const fn any() -> Self {
-        Self { kinds: ANY, default: None, properties: Vec::new(), items: None }
+        Self { kinds: ANY, default: None, properties: BTreeMap::new(), items: None }
     }
 
     const fn takes(&self, kinds: Kinds) -> bool {
@@ -78,14 +84,14 @@ impl Shape {
     /// The normal form, `None` if the value is in it already.
     fn apply(&self, value: &Value, reading: Reading) -> Option<Value> {
         match value {
-            Value::Number(number) if self.takes(INTEGER) && !self.takes(NUMBER) => integral(number).map(Value::Number),
+            Value::Number(number) if self.kinds == ANY || !self.takes(NUMBER) => integral(number).map(Value::Number),
             Value::String(text) if reading.lenient && !self.takes(STRING) => {
                 let read = self.read(text)?;
                 // What was text in text is not read a second time.
                 Some(self.apply(&read, reading.strict()).unwrap_or(read))
             }
             Value::Array(items) => {
-                let shape = self.items.as_deref()?;
+                let shape = self.items.as_deref().unwrap_or(&UNKNOWN);
                 let mut changed = Cow::Borrowed(items);
                 for (index, item) in items.iter().enumerate() {
                     if let Some(normal) = shape.apply(item, reading)
@@ -98,11 +104,14 @@ impl Shape {
             }
             Value::Object(members) => {
                 let mut changed: Cow<'_, Map<String, Value>> = Cow::Borrowed(members);
-                for Property { name, required, shape } in &self.properties {
-                    let Some(member) = members.get(name) else { continue };
-                    if !required && shape.is_as_absent(member, reading) {
+                for (name, member) in members {
+                    let property = self.properties.get(name);
+                    let shape = property.map_or(&UNKNOWN, |property| &property.shape);
+                    let optional = property.is_some_and(|property| !property.required);
+                    let normal = shape.apply(member, reading);
+                    if optional && shape.is_as_absent(normal.as_ref().unwrap_or(member), reading) {
                         changed.to_mut().remove(name);
-                    } else if let Some(normal) = shape.apply(member, reading) {
+                    } else if let Some(normal) = normal {
                         changed.to_mut().insert(name.clone(), normal);
                     }
                 }
@@ -233,12 +242,14 @@ mod tests {
     fn null_and_spelt_out_defaults_are_as_absent_where_the_property_is_optional() {
         let schema = json!({ "type": "object", "required": ["must"], "properties": {
             "must": { "type": "string" },
+            "count": { "type": "integer", "default": 1.0 },
             "note": { "type": "string" },
             "size": { "type": "integer", "default": 10 },
             "maybe": { "type": ["string", "null"] },
         }});
         let value = json!({ "must": null, "note": null, "size": 10, "maybe": null });
         assert_eq!(normal(&schema, value.clone()), json!({ "must": null, "maybe": null }));
+        assert_eq!(normal(&schema, json!({ "size": 10.0, "count": 1 })), json!({}));
         let mut reading = Reading::default();
         reading.keeps_null = true;
         reading.keeps_defaults = true;

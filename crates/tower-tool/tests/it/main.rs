@@ -7,6 +7,7 @@ mod approval;
 mod audit;
 mod contract;
 mod corpora;
+mod decode;
 mod drain;
 mod idempotency;
 mod order;

@@ -35,7 +35,7 @@ pub(crate) fn approval_id(error: &ToolError) -> ApprovalId {
 
 /// `bob` of `acme` decides a card, on the arguments that it shows.
 pub(crate) async fn decide(ledger: &Ledger, id: ApprovalId, approved: bool) -> Result<Approval, ToolError> {
-    let hash = ledger.card("acme", id).await.unwrap().expect("there is such a card").card().executed.hash;
+    let hash = ledger.card("acme", id).await.unwrap().expect("there is such a card").card().unwrap().executed.hash;
     let decision = Decision::new(approved, "bob", Door::new("test"), hash, ledger.now());
     ledger.decide("acme", id, decision).await
 }

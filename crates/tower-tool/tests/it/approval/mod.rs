@@ -81,8 +81,8 @@ impl Shop {
         self.ledger.pending("acme").await.unwrap().iter().map(|card| card.id).collect()
     }
 
-    async fn state(&self, id: ApprovalId) -> &'static str {
-        self.ledger.card("acme", id).await.unwrap().expect("there is such a card").state()
+    async fn state(&self, id: ApprovalId) -> String {
+        self.ledger.card("acme", id).await.unwrap().expect("there is such a card").state().to_owned()
     }
 }
 

@@ -108,7 +108,7 @@ async fn what_may_have_been_done_spends_the_yes() {
         for result in [shop.refund("A-1").await, shop.resume(id, "A-1").await] {
             assert_eq!(result.unwrap_err().kind(), first.kind());
         }
-        let spent_by = shop.ledger.card("acme", id).await.unwrap().unwrap().card().spent_by;
+        let spent_by = shop.ledger.card("acme", id).await.unwrap().unwrap().card().unwrap().spent_by;
         assert!(spent_by.is_some());
         assert_eq!(shop.pending().await, [], "nobody is asked to do it again");
         shop.refund.assert_calls(1);

@@ -36,7 +36,7 @@ async fn the_first_call_is_executed_and_the_tool_knows_its_execution() {
     assert!(journal.any(|note| *note == claimed));
 
     let status = ledger.execution(execution.id, &alice()).await.unwrap().unwrap();
-    assert_eq!((status.state(), status.output().unwrap().data()), ("completed", output.data()));
+    assert_eq!((status.state(), status.result().unwrap().unwrap().data()), ("completed", output.data()));
 }
 
 /// *that an earlier run did nothing*: its own execution, a further attempt of the same intent.
