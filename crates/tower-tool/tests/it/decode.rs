@@ -108,16 +108,36 @@ impl Random {
     /// A value that a careless caller may send in the place of another.
     fn stray(&mut self) -> Value {
         let edges = [
-            0_i128, 1, -1, 127, 128, -128, -129, 255, 256, 32_767, 32_768, -32_769, 65_535, 65_536, 2_147_483_647,
-            2_147_483_648, -2_147_483_649, 4_294_967_295, 4_294_967_296, i128::from(i64::MAX), i128::from(i64::MIN),
-            i128::from(i64::MAX) + 1, i128::from(u64::MAX),
+            0_i128,
+            1,
+            -1,
+            127,
+            128,
+            -128,
+            -129,
+            255,
+            256,
+            32_767,
+            32_768,
+            -32_769,
+            65_535,
+            65_536,
+            2_147_483_647,
+            2_147_483_648,
+            -2_147_483_649,
+            4_294_967_295,
+            4_294_967_296,
+            i128::from(i64::MAX),
+            i128::from(i64::MIN),
+            i128::from(i64::MAX) + 1,
+            i128::from(u64::MAX),
         ];
         match self.below(10) {
             0..=4 => {
                 let edge = edges[self.below(edges.len())];
                 i64::try_from(edge).map_or_else(|_| json!(u64::try_from(edge).unwrap()), |edge| json!(edge))
             }
-            5 => json!(edges[self.below(19)] as f64),
+            5 => json!([0.0, -1.0, 127.0, 128.0, 255.0, 256.0, -32_769.0, 4_294_967_296.0][self.below(8)]),
             6 => self.one_of(&json!([null, true, "", "x", "unit", "firstOne", 1.5, -0.0, 1e30])),
             7 => self.one_of(&json!([[], [1], [1, true], [300, true], {}, { "kind": "of", "size": 256 }])),
             8 => {
@@ -224,7 +244,8 @@ async fn shapes_of_every_kind() {
 /// Flattened and tagged, and all the same nothing gets in that no part knows.
 #[tokio::test(start_paused = true)]
 async fn composed_objects_are_closed() {
-    let spec = ToolSpec::builder("take").description("Take it.").risk(Risk::PublicRead).input::<Flat>().build().unwrap();
+    let spec =
+        ToolSpec::builder("take").description("Take it.").risk(Risk::PublicRead).input::<Flat>().build().unwrap();
     let tool = tool_fn(spec, |taken: Flat, _cx: CallContext| async move { Ok(json!(taken)) });
     let tools = Toolset::builder().tool(tool).build().unwrap().layer(ValidateLayer::new());
     let valid = json!({ "own": 1, "page-size": 2, "kind": "of", "size": 3 });

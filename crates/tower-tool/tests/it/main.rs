@@ -5,6 +5,7 @@
 
 mod approval;
 mod audit;
+mod boundary;
 mod contract;
 mod corpora;
 mod decode;
