@@ -1,6 +1,7 @@
 //! What is known of a tool before it is called: one source for what the model sees, what is checked, and what is decoded.
 
 mod builder;
+mod lint;
 mod name;
 mod schema;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use builder::{SpecBuilder, SpecError};
+pub use lint::Lint;
 pub use name::{ToolNameError, check_name, folded_name};
 
 use crate::canonical::Hasher;
@@ -162,6 +164,11 @@ impl<I, O> ToolSpec<I, O> {
     /// The digest of everything above. An approval holds only for the definition that was shown.
     pub fn definition_digest(&self) -> &Digest {
         &self.inner.definition
+    }
+
+    /// What the author should look at again. A toolset warns of it when it is built.
+    pub fn lints(&self) -> Vec<Lint> {
+        lint::lints(&self.erase())
     }
 
     /// What the model sees.

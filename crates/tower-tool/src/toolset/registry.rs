@@ -67,6 +67,9 @@ impl Registry {
                 return Err(BuildError::collision(&other, &name));
             }
             let entry = entry_of(&tool, &registry.intents)?;
+            for lint in tool.spec().lints() {
+                tracing::warn!(tool = &*name, lint = lint.id, pointer = lint.pointer, "{}", lint.message);
+            }
             registry.by_name.insert(Arc::clone(&name), registry.slots.len());
             registry.slots.push(Slot { name, entry: RwLock::new(entry), enabled: AtomicBool::new(true) });
         }
