@@ -1,1 +1,5 @@
 //! Whole-stack tests.
+#![cfg(test)]
+
+#[cfg(feature = "browser")]
+mod browser;
