@@ -223,7 +223,7 @@ impl Approval {
 pub struct ClosedApproval {
     /// Its id.
     pub id: ApprovalId,
-    /// `denied`, `expired`, `cancelled` or `spent`.
+    /// `denied`, `expired`, `cancelled`, `spent`, or `replaced` by a later card.
     pub ended: Arc<str>,
 }
 

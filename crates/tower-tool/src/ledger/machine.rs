@@ -33,44 +33,62 @@ const KEPT: usize = 16;
 /// The record as it is at `now`: what ran out has run out, and what may be forgotten is.
 pub(super) fn present(record: Option<&Record>, now: Timestamp) -> Option<Cow<'_, Record>> {
     let record = record?;
-    let lapsed = match &record.state {
-        State::Pending => record.approval.as_ref().is_none_or(|card| now >= card.decide_by).then_some(State::Expired),
-        State::Approved => record
-            .approval
-            .as_ref()
-            .is_none_or(|card| card.redeem_by.is_some_and(|by| now >= by))
-            .then_some(State::Expired),
-        State::Running { execution, lease_ends, .. } if now >= *lease_ends => Some(if record.safe_to_repeat {
-            State::Released
-        } else {
-            State::Unknown {
-                execution: *execution,
-                since: *lease_ends,
-                reason: "the process that ran it has not been heard of since".to_owned(),
-            }
-        }),
-        _ => None,
-    };
-    let record = match lapsed {
-        Some(state) => {
-            let mut record = record.clone();
-            if let State::Running { execution, .. } = record.state {
-                release(&mut record, execution);
-            }
-            record.state = state;
-            Cow::Owned(record)
-        }
-        None => Cow::Borrowed(record),
-    };
+    let record = lapsed(record, now).map_or(Cow::Borrowed(record), Cow::Owned);
     match record.forget_at() {
         Some(at) if now >= at => None,
         _ => Some(record),
     }
 }
 
+/// What becomes of the record by time alone, if anything.
+fn lapsed(record: &Record, now: Timestamp) -> Option<Record> {
+    let card = record.approval.as_ref();
+    let state = match &record.state {
+        State::Pending if card.is_none_or(|card| now >= card.decide_by) => State::Expired,
+        State::Approved if card.is_none_or(|card| card.redeem_by.is_some_and(|by| now >= by)) => State::Expired,
+        State::Running { lease_ends, .. } if now < *lease_ends => return None,
+        State::Running { .. } if record.safe_to_repeat => State::Released,
+        State::Running { execution, lease_ends, .. } => State::Unknown {
+            execution: *execution,
+            since: *lease_ends,
+            reason: "the process that ran it has not been heard of since".to_owned(),
+        },
+        _ => return None,
+    };
+    let mut lapsed = record.clone();
+    if let State::Running { execution, granted, .. } = record.state {
+        if granted && let Some(card) = &mut lapsed.approval {
+            // It may have had its effect.
+            card.spent_by = Some(execution);
+        }
+        if state == State::Released {
+            release(&mut lapsed, execution);
+        }
+    }
+    lapsed.state = state;
+    Some(lapsed)
+}
+
 fn release(record: &mut Record, execution: ExecutionId) {
     record.released.insert(0, execution);
     record.released.truncate(KEPT);
+}
+
+/// The record of an intent that is new, or new again. `old` is what the store still has of it, if anything.
+fn first(
+    old: Option<&Record>,
+    intent: &Intent,
+    safe_to_repeat: bool,
+    provider_key: &Arc<str>,
+    now: Timestamp,
+    settings: &Settings,
+) -> Record {
+    let mut record = Record::new(intent, safe_to_repeat, Arc::clone(provider_key), now, now + settings.window);
+    if let Some(old) = old {
+        record.revision = record.revision.max(old.revision + 1);
+        record.fence = old.fence;
+    }
+    record
 }
 
 /// The record after the present one, with the next revision.
@@ -122,14 +140,7 @@ pub(super) fn begin(current: Option<&Record>, now: Timestamp, claiming: &Claimin
         if claiming.demanded || claiming.grant.is_some() {
             return Step::Keep(Begun::NeedsGrant(None));
         }
-        let mut record = Record::new(
-            intent,
-            claiming.safe_to_repeat,
-            Arc::clone(&claiming.provider_key),
-            now,
-            now + settings.window,
-        );
-        record.revision = record.revision.max(current.map_or(0, |old| old.revision + 1));
+        let record = first(current, intent, claiming.safe_to_repeat, &claiming.provider_key, now, settings);
         return claim(record, now, claiming, settings);
     };
     if record.fingerprint != *intent.fingerprint() {
@@ -168,6 +179,10 @@ pub(super) fn begin(current: Option<&Record>, now: Timestamp, claiming: &Claimin
 }
 
 fn claim(mut record: Record, now: Timestamp, claiming: &Claiming, settings: &Settings) -> Step<Begun> {
+    if claiming.grant.is_none() {
+        // Whatever card there is, the execution is not its.
+        close_card(&mut record);
+    }
     record.fence += 1;
     record.attempt = record.attempt.saturating_add(1);
     record.arguments_hash = *claiming.intent.arguments_hash();
@@ -218,9 +233,17 @@ pub(super) fn finish(
         State::Completed { execution: id, .. } | State::Failed { execution: id, .. } if *id == execution.id => {
             return Step::Keep(Finished::Recorded);
         }
+        // It said already that it did nothing, or it was taken for that since it may run twice. Nobody has run since.
+        _ if record.released.contains(&execution.id) => match outcome {
+            Outcome::NotDone | Outcome::MaybeDone(_) => return Step::Keep(Finished::Recorded),
+            Outcome::Completed(_) | Outcome::Done(_) => false,
+        },
         _ => return Step::Keep(Finished::FenceMoved),
     };
     let mut record = next(record);
+    if !matches!(record.state, State::Running { .. } | State::Unknown { .. }) {
+        close_card(&mut record);
+    }
     record.window_ends = record.window_ends.max(now + settings.past_completion);
     let may_have_done = !matches!(outcome, Outcome::NotDone);
     if granted && let Some(card) = &mut record.approval {
@@ -322,14 +345,7 @@ pub(crate) struct Asking<'a> {
 pub(super) fn ask(current: Option<&Record>, now: Timestamp, asking: &Asking<'_>, settings: &Settings) -> Step<Asked> {
     let present = present(current, now);
     let Some(record) = present.as_deref() else {
-        let mut record = Record::new(
-            asking.intent,
-            asking.safe_to_repeat,
-            Arc::clone(&asking.provider_key),
-            now,
-            now + settings.window,
-        );
-        record.revision = record.revision.max(current.map_or(0, |old| old.revision + 1));
+        let record = first(current, asking.intent, asking.safe_to_repeat, &asking.provider_key, now, settings);
         return open(record, now, asking, settings);
     };
     if record.fingerprint != *asking.intent.fingerprint() {
@@ -360,15 +376,7 @@ pub(super) fn ask(current: Option<&Record>, now: Timestamp, asking: &Asking<'_>,
 }
 
 fn open(mut record: Record, now: Timestamp, asking: &Asking<'_>, settings: &Settings) -> Step<Asked> {
-    if let Some(old) = record.approval.take() {
-        let ended = if old.spent_by.is_some() {
-            "spent"
-        } else {
-            ClosedAs::of(&record.state).map_or("replaced", ClosedAs::as_str)
-        };
-        record.closed.insert(0, ClosedApproval { id: old.id, ended: ended.into() });
-        record.closed.truncate(KEPT);
-    }
+    close_card(&mut record);
     let mut card = asking.card.clone();
     card.created_at = now;
     card.decide_by = now + settings.decide_within;
@@ -378,6 +386,19 @@ fn open(mut record: Record, now: Timestamp, asking: &Asking<'_>, settings: &Sett
     record.state = State::Pending;
     record.approval = Some(card.clone());
     Step::Swap(Some(Arc::new(record)), Asked::Opened(card))
+}
+
+/// The record's card is not the present one any more; its id still has an answer.
+fn close_card(record: &mut Record) {
+    if let Some(old) = record.approval.take() {
+        let ended = if old.spent_by.is_some() {
+            "spent"
+        } else {
+            ClosedAs::of(&record.state).map_or("replaced", ClosedAs::as_str)
+        };
+        record.closed.insert(0, ClosedApproval { id: old.id, ended: ended.into() });
+        record.closed.truncate(KEPT);
+    }
 }
 
 /// How a decision was taken.

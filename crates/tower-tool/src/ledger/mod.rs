@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_tool_core::store::{
-    Approval, Decision, Desk, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
+    Approval, Decision, Desk, LEDGER_RECORD_VERSION, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
 };
 use tower_tool_core::{
     ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Timestamp, ToolError, ToolErrorKind,
@@ -482,14 +482,15 @@ impl Desk for Ledger {
     }
 }
 
-/// A store may not hand out the record of another key: somebody would get a stranger's answer.
+/// A store may not hand out the record of another key, or somebody would get a stranger's answer; nor one that was written by
+/// other rules.
 fn check(key: &RecordKey, record: Option<&Record>) -> Result<(), ToolError> {
-    match record {
-        Some(record) if record.key != *key => {
-            Err(unavailable(StoreError::corrupt("the record under this key belongs to another")))
-        }
-        _ => Ok(()),
-    }
+    let why = match record {
+        Some(record) if record.key != *key => "the record under this key belongs to another",
+        Some(record) if record.version != LEDGER_RECORD_VERSION => "the record is of another version",
+        _ => return Ok(()),
+    };
+    Err(unavailable(StoreError::corrupt(why)))
 }
 
 fn unavailable(error: StoreError) -> ToolError {

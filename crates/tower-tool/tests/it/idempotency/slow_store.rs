@@ -1,5 +1,6 @@
 //! Stores that answer later, or not at all.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -7,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tower::ServiceBuilder;
 use tower_tool::idempotency::IdempotencyLayer;
+use tower_tool::store::{LedgerStore as _, Record};
 use tower_tool::validate::ValidateLayer;
 use tower_tool::{Effect, Ledger, Provenance, ToolCall, ToolError, ToolErrorKind, Toolset};
 use tower_tool_test::FakeClock;
@@ -185,6 +187,30 @@ async fn a_store_that_fails_at_the_end_does_not_keep_the_result_from_the_caller(
         let error = tools.run(call("write", json!({ "n": n }))).await.unwrap_err();
         assert_eq!(error.kind(), ToolErrorKind::UnknownOutcome);
         tool.assert_effects(1);
+    }
+}
+
+/// What cannot be what was written is an error, and never taken for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_not_what_was_written_refuses() {
+    type Spoil = fn(&mut Record);
+    let spoils: [Spoil; 2] = [|record| record.version += 1, |record| record.key.actor = "bob".into()];
+    for spoil in spoils {
+        let clock = FakeClock::new();
+        let store = memory(&clock);
+        let tool = writes("write");
+        let tools = gated(&Ledger::new(Wire::to(&store)), &[&tool]);
+        tool.answer_once(ToolError::not_done("refused"));
+        tools.run(call("write", json!({}))).await.unwrap_err();
+        let key = store.in_scope("acme", "alice", "session-1").await.unwrap().remove(0);
+        let record = store.get(&key).await.unwrap().unwrap();
+        let mut spoiled = Record::clone(&record);
+        spoiled.revision += 1;
+        spoil(&mut spoiled);
+        store.swap(&key, Some(record.revision), Some(Arc::new(spoiled))).await.unwrap();
+        let error = tools.run(call("write", json!({}))).await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ToolErrorKind::Unavailable, Effect::NotDone));
+        tool.assert_calls(1);
     }
 }
 
