@@ -116,23 +116,24 @@ impl<S> Toolset<S> {
         self.registry.spec(name).filter(|_| self.may_call(name))
     }
 
-    /// Switches a tool off, for every clone and selection. `false` if there is none of this name.
+    /// Switches a tool off, for every clone and selection. `false` if this toolset holds none of this name.
     pub fn disable(&self, name: &str) -> bool {
-        self.registry.set_enabled(name, false)
+        self.may_call(name) && self.registry.set_enabled(name, false)
     }
 
-    /// Switches a tool on again.
+    /// Switches a tool on again. `false` if this toolset holds none of this name.
     pub fn enable(&self, name: &str) -> bool {
-        self.registry.set_enabled(name, true)
+        self.may_call(name) && self.registry.set_enabled(name, true)
     }
 
     /// Puts another tool in the place of the one with its name, for every clone and selection.
     ///
     /// # Errors
     ///
-    /// If there is none of this name, or the tool's schemas cannot be used. The old tool then stays.
+    /// If this toolset holds none of this name, or the tool's schemas cannot be used. The old tool then stays.
     pub fn replace(&self, tool: &Tool) -> Result<(), BuildError> {
-        self.registry.replace(tool)
+        let name = tool.spec().name();
+        if self.may_call(name) { self.registry.replace(tool) } else { Err(BuildError::unknown(name)) }
     }
 }
 
