@@ -144,9 +144,9 @@ async fn a_decision_that_is_made_elsewhere_reaches_the_page_and_its_call() {
 
 #[tokio::test]
 async fn a_card_that_nobody_decides_expires_and_its_call_is_refused() {
-    at_the_desk(&["--approval-timeout", "2"], async |browser, tickets| {
+    at_the_desk(&["--approval-timeout", "3"], async |browser, tickets| {
         create_ticket(browser, "Torn bag", "The bag was torn.").await;
-        browser.until("/^[12] s$/.test($('.card .clock')?.textContent)").await;
+        browser.until("/^[123] s$/.test($('.card .clock')?.textContent)").await;
         let refused = answer(browser, 410).await;
         assert_eq!(refused["error"]["code"], "APPROVAL_EXPIRED");
         browser.until("$('.card').dataset.state === 'expired'").await;
@@ -219,6 +219,82 @@ async fn long_arguments_must_be_opened_and_read_to_their_end_before_approve_arms
         browser.click(APPROVE).await;
         answer(browser, 200).await;
         assert_eq!(tickets.opened(), 1);
+    })
+    .await;
+}
+
+/// Puts cards on the page that no desk of ours sends.
+async fn cards_of_our_own(browser: &Browser) {
+    let list = "import('/js/cards.js').then(({ cardList }) => {
+        window.list = cardList({
+            element: $('#cards'), empty: $('#no-cards'), known: (tool) => tool === 'pay',
+            decide: async (card) => { window.decided = card.args_hash; return {}; },
+            announce() {}, onClosed() {}, onCount() {},
+        });
+    })";
+    browser.value(list).await;
+}
+
+fn card(id: &str, arguments: Value) -> Value {
+    json!({
+        "approval_id": id, "tool": "pay", "actor_id": "alice", "scope": "s1", "risk": "R4", "reason": "money",
+        "arguments": arguments, "args_hash": format!("sha256:{id}"), "state": "pending", "may_decide": true,
+        "created_at": "2026-11-30T12:00:00.000Z", "expires_at": "2026-11-30T12:01:00.000Z",
+    })
+}
+
+// block/buzz#4502: an empty command was shown as a bare prompt sign, with the button enabled.
+#[tokio::test]
+async fn a_card_that_does_not_say_what_would_run_cannot_be_approved() {
+    at_the_desk(&[], async |browser, _tickets| {
+        cards_of_our_own(browser).await;
+        let mut unknown = card("unknown", json!({ "amount": 7 }));
+        unknown["tool"] = json!("what");
+        let mut unnamed = card("unnamed", json!({ "amount": 7 }));
+        unnamed["tool"] = Value::Null;
+        let mut unhashed = card("unhashed", json!({ "amount": 7 }));
+        unhashed["args_hash"] = Value::Null;
+        let empty = [json!({}), json!([]), json!("rm -rf /"), Value::Null];
+        let empty = empty.into_iter().zip(["1", "2", "3", "4"]).map(|(arguments, id)| card(id, arguments));
+        // The last one says it, to know when the others would have been armed.
+        for card in [unknown, unnamed, unhashed].into_iter().chain(empty).chain([card("good", json!({ "amount": 7 }))])
+        {
+            browser.value_with("list.merge(a)", card).await;
+        }
+        for (id, armed) in
+            [("unknown", false), ("unnamed", false), ("unhashed", false), ("1", false), ("4", false), ("good", true)]
+        {
+            let button = format!("[data-approval='{id}'] .approve");
+            browser.value(&format!("$(`{button}`).scrollIntoView({{ block: 'end' }})")).await;
+            if armed {
+                browser.until(&format!("$(`{button}`).getAttribute('aria-disabled') === 'false'")).await;
+            }
+            let disabled = browser.value(&format!("$(`{button}`).getAttribute('aria-disabled')")).await;
+            assert_eq!(disabled, (!armed).to_string(), "{id}");
+            let says = browser.text(&format!("[data-approval='{id}'] .says")).await;
+            assert_eq!(says.contains("cannot be approved here"), !armed, "{id}: {says}");
+        }
+        let disabled = "document.querySelectorAll('.approve[aria-disabled=true]').length";
+        assert_eq!(browser.value(disabled).await, 7);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_card_whose_arguments_change_is_to_be_read_again() {
+    at_the_desk(&[], async |browser, _tickets| {
+        cards_of_our_own(browser).await;
+        browser.value_with("list.merge(a)", card("one", json!({ "amount": 7 }))).await;
+        browser.until(ARMED).await;
+        let mut edited = card("one", json!({ "amount": 7000 }));
+        edited["args_hash"] = json!("sha256:edited");
+        let shown =
+            "(list.merge(a), [$('.card .approve').getAttribute('aria-disabled'), $('.card .value').textContent])";
+        assert_eq!(browser.value_with(shown, edited).await, json!(["true", "7000"]));
+        browser.until(ARMED).await;
+        browser.click(APPROVE).await;
+        browser.until("window.decided === 'sha256:edited'").await;
+        assert_eq!(browser.value("document.querySelectorAll('.card').length").await, 1);
     })
     .await;
 }
