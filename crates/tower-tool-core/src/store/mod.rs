@@ -133,3 +133,6 @@ pub trait LedgerStore: fmt::Debug + Send + Sync + 'static {
         scope: &'a str,
     ) -> Io<'a, Result<Vec<RecordKey>, StoreError>>;
 }
+
+#[cfg(test)]
+mod tests;

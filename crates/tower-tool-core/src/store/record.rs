@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -231,7 +231,8 @@ pub struct ClosedApproval {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredOutput {
-    /// The data, `None` once it was dropped to make room.
+    /// The data, `None` once it was dropped to make room. Written, `null` is data, and what was dropped is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "there")]
     pub data: Option<Body>,
     /// The receipt stays when the data goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -244,6 +245,11 @@ pub struct StoredOutput {
     pub truncated: bool,
     /// When the tool answered.
     pub observed_at: Timestamp,
+}
+
+/// What is there is there, also if it is `null`.
+fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Body>, D::Error> {
+    Body::deserialize(deserializer).map(Some)
 }
 
 /// Data that `Debug` does not show.
