@@ -212,8 +212,10 @@ impl Store {
     }
 
     fn forget_one(&mut self, now: Timestamp) -> bool {
-        let due = self.forget.first().copied().filter(|(at, _)| *at <= now);
-        let Some((_, digest)) = due else { return false };
+        let due = self.forget.first().is_some_and(|(at, _)| *at <= now);
+        let Some((_, digest)) = due.then(|| self.forget.pop_first()).flatten() else {
+            return false;
+        };
         if let Some(record) = self.records.remove(&digest) {
             self.unlink(&record, None);
         }
@@ -341,3 +343,6 @@ impl LedgerStore for MemoryLedger {
         Io::now(Ok(keys.collect()))
     }
 }
+
+#[cfg(test)]
+mod tests;
