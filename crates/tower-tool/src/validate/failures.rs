@@ -9,6 +9,8 @@ use tower_tool_core::{Scope, ToolCall, ToolError};
 
 /// How many runs of failures are remembered. The oldest are forgotten first, and then may fail once more.
 const MAX_REMEMBERED: usize = 10_000;
+/// The longest message to the model, in bytes.
+const MAX_MESSAGE: usize = 1024;
 
 /// Failures in a row, by caller, session, run and tool. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -44,10 +46,17 @@ impl Failures {
         if count < 2 {
             return error;
         }
-        let told = format!(
-            "{}\nThis is failure {count} in a row: do not send the call again, ask the user or go on without it.",
-            error.safe_message()
+        let last = format!(
+            "\nThis is failure {count} in a row: do not send the call again, ask the user or go on without it."
         );
+        let mut told = error.safe_message().into_owned();
+        // The last violations make room for what matters now.
+        while told.len() + last.len() > MAX_MESSAGE
+            && let Some(line) = told.rfind('\n')
+        {
+            told.truncate(line);
+        }
+        told.push_str(&last);
         error.with_safe_message(told).into_final()
     }
 
