@@ -135,10 +135,10 @@ fn get_order_status(clock: impl Clock) -> Result<Tool, SpecError> {
 #[derive(Deserialize, JsonSchema)]
 struct CreateTicket {
     /// What the ticket is about, in one line.
-    #[schemars(length(min = 3, max = 120), regex(pattern = r"\S"), extend("errorMessage" = BLANK))]
+    #[schemars(length(min = 1, max = 120), regex(pattern = r"\S"), extend("errorMessage" = BLANK))]
     subject: String,
     /// What happened, what the customer expected, and the order number if there is one.
-    #[schemars(length(min = 3, max = 4000), regex(pattern = r"\S"), extend("errorMessage" = BLANK))]
+    #[schemars(length(min = 1, max = 4000), regex(pattern = r"\S"), extend("errorMessage" = BLANK))]
     description: String,
 }
 
@@ -179,7 +179,7 @@ fn create_ticket(tickets: Tickets) -> Result<Tool, SpecError> {
 #[derive(Deserialize, JsonSchema)]
 struct EscalateToHuman {
     /// Why a person has to take over, in one or two sentences.
-    #[schemars(length(min = 3, max = 400), regex(pattern = r"\S"), extend("errorMessage" = BLANK))]
+    #[schemars(length(min = 1, max = 400), regex(pattern = r"\S"), extend("errorMessage" = BLANK))]
     reason: String,
     /// The conversation so far, so that the customer need not tell it again.
     #[schemars(length(min = 1, max = 20_000), regex(pattern = r"\S"), extend("errorMessage" = BLANK))]
