@@ -8,8 +8,8 @@ use futures_util::FutureExt as _;
 use std::panic::AssertUnwindSafe;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower::ServiceBuilder;
 use tower::timeout::TimeoutLayer;
+use tower::{Service as _, ServiceBuilder, ServiceExt as _};
 use tower_tool::audit::AuditLayer;
 use tower_tool::idempotency::IdempotencyLayer;
 use tower_tool::validate::ValidateLayer;
@@ -207,11 +207,17 @@ async fn a_layer_that_panicked() {
         .build()
         .unwrap()
         .layer(ServiceBuilder::new().layer(AuditLayer::new(trail.clone())).layer(broken));
-    let panicked = AssertUnwindSafe(tools.run(call("look", json!({})))).catch_unwind().await;
-    assert!(panicked.is_err());
+    // A response future of its own lives on after the panic, unlike one that is part of an `async fn`.
+    let mut ready = tools.clone();
+    let response = ready.ready().await.unwrap().call(call("look", json!({})));
+    assert!(AssertUnwindSafe(response).catch_unwind().await.is_err());
+    assert!(AssertUnwindSafe(tools.run(call("look", json!({})))).catch_unwind().await.is_err());
     let records = trail.records();
+    assert_eq!(records.len(), 4);
     assert_pairs(&records);
-    assert_eq!(records[1].outcome.as_ref().unwrap().status, Status::Panicked);
+    for closed in [&records[1], &records[3]] {
+        assert_eq!(closed.outcome.as_ref().unwrap().status, Status::Panicked);
+    }
 }
 
 /// It is not the call that panicked when its caller did.
