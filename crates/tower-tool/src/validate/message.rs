@@ -38,7 +38,13 @@ struct Violation {
 
 impl Violation {
     fn of_all(keyword: &str, expected: &str) -> Self {
-        Self { pointer: String::new(), keyword: keyword.to_owned(), expected: expected.to_owned(), got: None, hint: None }
+        Self {
+            pointer: String::new(),
+            keyword: keyword.to_owned(),
+            expected: expected.to_owned(),
+            got: None,
+            hint: None,
+        }
     }
 }
 

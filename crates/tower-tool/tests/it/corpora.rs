@@ -51,8 +51,7 @@ fn of_the_livemcp_schemas_the_one_that_is_none_is_refused_and_named() {
     if lines.is_empty() {
         return;
     }
-    let refused: Vec<String> =
-        lines.into_iter().filter_map(|line| toolset(line["schema"].clone()).err()).collect();
+    let refused: Vec<String> = lines.into_iter().filter_map(|line| toolset(line["schema"].clone()).err()).collect();
     assert_eq!(refused.len(), 1, "{refused:#?}");
     assert!(refused[0].contains("`tool`") && refused[0].contains("exclusiveMinimum"), "{refused:?}");
 }
