@@ -60,12 +60,16 @@ async fn a_wrong_a_missing_and_an_extra_field_are_told_by_pointer_and_rule() {
     let missing = refused(order(), json!({ "note": "canary" })).await;
     assert_eq!(
         missing.details()["errors"],
-        json!([{ "pointer": "", "keyword": "required", "expected": "the property `id`, which is missing" }])
+        json!([{ "pointer": "/id", "keyword": "required", "expected": "a value here: it is required and missing" }])
     );
     let extra = refused(order(), json!({ "id": 1, "amount": "canary" })).await;
     assert_eq!(
         extra.details()["errors"],
-        json!([{ "pointer": "", "keyword": "additionalProperties", "expected": "no property `amount`" }])
+        json!([{
+            "pointer": "/amount",
+            "keyword": "additionalProperties",
+            "expected": "nothing here: there is no such property, leave it out",
+        }])
     );
     for error in [wrong, missing, extra] {
         assert!(error.safe_message().contains("Correct them once"), "{}", error.safe_message());
@@ -78,7 +82,7 @@ async fn several_violations_are_told_at_once_however_deep() {
     let error = refused(order(), arguments).await;
     let mut told = pointers(&error);
     told.sort_unstable();
-    assert_eq!(told, ["/id", "/lines/1/sku", "/lines/2", "/lines/2", "/lines/2/a~1b~0c"]);
+    assert_eq!(told, ["/id", "/lines/1/sku", "/lines/2/a~1b~0c", "/lines/2/more", "/lines/2/sku"]);
     for pointer in told {
         assert!(error.safe_message().contains(&format!("- {pointer}: expected ")), "{}", error.safe_message());
     }
@@ -417,7 +421,7 @@ async fn objects_are_closed_unless_they_say_otherwise() {
         "type": "object", "properties": { "a": { "type": "integer" } },
     } } } });
     let error = refused(nested, json!({ "list": [{ "a": 1 }, { "a": 1, "b": 2 }] })).await;
-    assert_eq!(pointers(&error), ["/list/1"]);
+    assert_eq!(pointers(&error), ["/list/1/b"]);
 }
 
 #[tokio::test(start_paused = true)]
