@@ -99,7 +99,8 @@ async fn too_late(ledger: &Ledger, key: &RecordKey, execution: Execution, lead: 
     if let Err(error) = ledger.finish(key, &execution, &Outcome::NotDone).await {
         tracing::warn!(execution = %execution.id, tool = %key.tool, error = %error, "the claim could not be given back");
     }
-    lead.settle(execution, Err(ToolError::new(ToolErrorKind::Overloaded, "the process is ending")));
+    let refusal = ToolError::new(ToolErrorKind::Overloaded, "the process is ending");
+    lead.settle(execution, Err(refusal.with_retry_after(Duration::from_secs(1))));
 }
 
 /// Drives the execution and tells the ledger from time to time that it lives.

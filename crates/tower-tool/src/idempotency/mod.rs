@@ -10,11 +10,16 @@
 //! | that it runs, in this process | the same answer, when it comes |
 //! | that it runs elsewhere | the result when the ledger has it, or `IN_PROGRESS` |
 //! | the result | the result, marked as replayed; without its data, `REPLAY_BODY_UNAVAILABLE` |
+//! | the result of another wording | `DUPLICATE_INTENT` with the first receipt, or the result, as the tool's author chose |
 //! | that it was done and then failed | that error again |
 //! | that it may have been done | `UNKNOWN_OUTCOME`; nothing runs until that is settled |
 //! | other arguments under the same key | `KEY_REUSED` |
 //!
-//! A failure that did nothing frees the intent, and reaches everyone who waited for it. What may have been done stays unknown.
+//! A failure that did nothing frees the intent, and reaches everyone who waited for it. What may have been done stays unknown. Once
+//! the tool was reached and did not cleanly fail itself, no layer around it can say that nothing was done.
+//!
+//! A tool that calls itself with the same intent, also by way of other tools, is refused with `REENTRANT_CALL`: it would wait for
+//! itself.
 //!
 //! When the caller's deadline passes, it gets `IN_PROGRESS` and the id of the execution; the execution goes on.
 //!

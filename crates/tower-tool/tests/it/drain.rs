@@ -213,6 +213,7 @@ async fn what_is_claimed_too_late_does_not_run_and_stays_free() {
             process.wire.release();
             let error = only(callers).await.unwrap_err();
             assert_eq!((error.kind(), error.effect()), (ToolErrorKind::Overloaded, Effect::NotDone));
+            assert!(error.retry_after().is_some());
             process.tool.assert_calls(0);
             assert_eq!(process.run_elsewhere(1).await.unwrap().provenance(), Provenance::Fresh);
         }
