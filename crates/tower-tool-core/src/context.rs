@@ -319,6 +319,16 @@ impl CallContext {
         self
     }
 
+    /// The context without the caller's key, approval and wait, which are for one call alone: what a tool gets, and may call other
+    /// tools in.
+    #[must_use]
+    pub fn without_credentials(mut self) -> Self {
+        self.key = None;
+        self.approval = None;
+        self.decision_wait = None;
+        self
+    }
+
     /// Tells the tool of its execution. For the layer that claims.
     #[must_use]
     pub fn with_execution(mut self, execution: Execution) -> Self {

@@ -66,9 +66,13 @@ impl Claim {
         self.state.compare_exchange(UNUSED, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Ends the use. A run that did nothing leaves the claim to a further attempt.
+    /// Ends the use. A run that did nothing leaves the claim to a further attempt, unless another run under it did more.
     pub fn end(&self, not_done: bool) {
-        self.state.store(if not_done { UNUSED } else { SPENT }, Ordering::Release);
+        if not_done {
+            let _ = self.state.compare_exchange(RUNNING, UNUSED, Ordering::AcqRel, Ordering::Acquire);
+        } else {
+            self.state.store(SPENT, Ordering::Release);
+        }
     }
 
     /// Whether dispatch was ever reached under this claim, other than by runs that did nothing.

@@ -2,7 +2,8 @@
 //!
 //! The algorithm is GCRA, a leaky bucket without a window whose edge could be abused: with a quota of `n` per period and a burst
 //! of `b`, no interval as long as the period lets more than `n + b` calls through. A refused call costs nothing, so hammering
-//! does not extend the wait, and neither does a call that comes back with an approval, which was charged when it first came.
+//! does not extend the wait, and neither does a call with effects that comes back with an approval, which was charged when it first
+//! came.
 //!
 //! Buckets are named by the call's context only, which trusted code made; nothing that a caller sends names one. All tools that
 //! a toolset does not know share one bucket per caller. The layer's clones share their buckets, within this process. There are at most
@@ -37,7 +38,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
-use tower_tool_core::{LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput};
+use tower_tool_core::{LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 
@@ -258,7 +259,8 @@ impl<S> RateLimit<S> {
 
     fn admit(&self, call: &mut ToolCall) -> Result<(), ToolError> {
         call.enter(Kind::RateLimit)?;
-        if call.marks().resumed().is_some() {
+        // What has effects is executed once for its approval. A read may be repeated with it, and each time counts.
+        if call.marks().resumed().is_some() && call.spec().is_some_and(ToolSpec::has_effects) {
             return Ok(());
         }
         let principal = call.context.principal();

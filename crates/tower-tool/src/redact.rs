@@ -95,15 +95,21 @@ impl Redactor {
         if depth > 64 {
             return Value::String(MARK.to_owned());
         }
-        let schemas = expand(schemas, root);
+        // Where the schema says more than can be followed, it may say that this is not to be seen.
+        let Some(schemas) = expand(schemas, root) else {
+            return Value::String(MARK.to_owned());
+        };
         if schemas.iter().any(|schema| is_marked(schema)) {
             return Value::String(MARK.to_owned());
         }
         match value {
             Value::String(text) => Value::String(self.text(text).into_owned()),
             Value::Array(items) => {
-                let of_items: Vec<&Value> = schemas.iter().filter_map(|schema| schema.get("items")).collect();
-                Value::Array(items.iter().map(|item| self.masked(item, &of_items, root, depth + 1)).collect())
+                let shown = |(index, item)| {
+                    let of_item: Vec<&Value> = schemas.iter().flat_map(|schema| item_schemas(schema, index)).collect();
+                    self.masked(item, &of_item, root, depth + 1)
+                };
+                Value::Array(items.iter().enumerate().map(shown).collect())
             }
             Value::Object(members) => Value::Object(
                 members
@@ -113,10 +119,10 @@ impl Redactor {
                             Value::String(MARK.to_owned())
                         } else {
                             let of_member: Vec<&Value> =
-                                schemas.iter().filter_map(|schema| member_schema(schema, name)).collect();
+                                schemas.iter().flat_map(|schema| member_schemas(schema, name)).collect();
                             self.masked(member, &of_member, root, depth + 1)
                         };
-                        (self.text(name).into_owned(), shown)
+                        (name.clone(), shown)
                     })
                     .collect::<Map<_, _>>(),
             ),
@@ -133,27 +139,39 @@ fn is_marked(schema: &Value) -> bool {
     ["writeOnly", "x-sensitive"].iter().any(|mark| schema.get(mark).is_some_and(|value| *value == Value::Bool(true)))
 }
 
-fn member_schema<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
-    schema
-        .get("properties")
-        .and_then(|properties| properties.get(name))
-        .or_else(|| schema.get("additionalProperties").filter(|schema| schema.is_object()))
+fn item_schemas(schema: &Value, index: usize) -> impl Iterator<Item = &Value> {
+    let one = |keyword| schema.get(keyword).filter(|schema| schema.is_object());
+    let of_place = |keyword| schema.get(keyword).and_then(Value::as_array).and_then(|schemas| schemas.get(index));
+    [one("items"), one("additionalItems"), one("contains"), of_place("items"), of_place("prefixItems")]
+        .into_iter()
+        .flatten()
 }
 
-/// The schemas and all that they say of the same value: references within the document and the branches of combinators.
-fn expand<'a>(schemas: &[&'a Value], root: Option<&'a Value>) -> Vec<&'a Value> {
+/// Those of patterns are taken for every name: what is masked too much can still be asked for.
+fn member_schemas<'a>(schema: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    let own = schema.get("properties").and_then(|properties| properties.get(name));
+    let other = ["additionalProperties", "unevaluatedProperties"].into_iter().filter_map(|keyword| schema.get(keyword));
+    let patterns =
+        schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten().map(|(_, schema)| schema);
+    own.into_iter().chain(other).chain(patterns)
+}
+
+/// The schemas and all that they say of the same value: references within the document and the branches of combinators. `None` if
+/// there are too many, or a reference cannot be followed.
+fn expand<'a>(schemas: &[&'a Value], root: Option<&'a Value>) -> Option<Vec<&'a Value>> {
     let mut found: Vec<&Value> = Vec::new();
     let mut open = schemas.to_vec();
     while let Some(schema) = open.pop() {
         // A schema may refer to itself.
-        if found.len() >= 64 || found.iter().any(|seen| std::ptr::eq(*seen, schema)) {
+        if found.iter().any(|seen| std::ptr::eq(*seen, schema)) {
             continue;
         }
+        if found.len() == 64 {
+            return None;
+        }
         found.push(schema);
-        if let Some(target) =
-            schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'))
-        {
-            open.extend(root.and_then(|root| root.pointer(target)));
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            open.push(root?.pointer(reference.strip_prefix('#')?)?);
         }
         for keyword in ["allOf", "anyOf", "oneOf"] {
             open.extend(schema.get(keyword).and_then(Value::as_array).into_iter().flatten());
@@ -161,8 +179,10 @@ fn expand<'a>(schemas: &[&'a Value], root: Option<&'a Value>) -> Vec<&'a Value> 
         for keyword in ["if", "then", "else"] {
             open.extend(schema.get(keyword));
         }
+        let dependent = schema.get("dependentSchemas").and_then(Value::as_object);
+        open.extend(dependent.into_iter().flatten().map(|(_, schema)| schema));
     }
-    found
+    Some(found)
 }
 
 /// `scheme://user:password@host` as `scheme://[redacted]@host`.
@@ -176,12 +196,15 @@ fn mask_urls(text: &str) -> Cow<'_, str> {
         masked.push_str(before);
         masked.push_str("://");
         match authority.rsplit_once('@') {
-            Some((_, host)) => {
+            // Only what can be user information (RFC 3986 §3.2.1): other text is to be seen.
+            Some((user, host))
+                if user.chars().all(|c| c.is_ascii_alphanumeric() || "-._~%!$&'()*+,;=:".contains(c)) =>
+            {
                 masked.push_str(MARK);
                 masked.push('@');
                 masked.push_str(host);
             }
-            None => masked.push_str(authority),
+            _ => masked.push_str(authority),
         }
         rest = tail;
     }
@@ -195,25 +218,24 @@ fn mask_urls(text: &str) -> Cow<'_, str> {
 /// `Bearer <token>` as `Bearer [redacted]` (RFC 6750 §2.1).
 fn mask_bearer(text: &str) -> Cow<'_, str> {
     const SCHEME: &str = "bearer ";
-    let mut masked = String::new();
-    let mut rest = text;
     // ASCII lower case keeps every byte where it is.
-    let mut lower: Cow<'_, str> = Cow::Owned(text.to_ascii_lowercase());
-    while let Some(at) = lower.find(SCHEME) {
-        let (before, after) = rest.split_at_checked(at + SCHEME.len()).unwrap_or((rest, ""));
-        let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || "-._~+/=".contains(c))).unwrap_or(after.len());
-        let (token, tail) = after.split_at_checked(end).unwrap_or((after, ""));
-        masked.push_str(before);
-        if !token.is_empty() {
+    let lower = text.to_ascii_lowercase();
+    let mut masked = String::new();
+    let mut copied = 0;
+    for (at, scheme) in lower.match_indices(SCHEME) {
+        let start = at + scheme.len();
+        let rest = text.get(start..).unwrap_or_default();
+        let token = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "-._~+/=".contains(c))).unwrap_or(rest.len());
+        if token > 0 && start >= copied {
+            masked.push_str(text.get(copied..start).unwrap_or_default());
             masked.push_str(MARK);
+            copied = start + token;
         }
-        rest = tail;
-        lower = Cow::Owned(rest.to_ascii_lowercase());
     }
-    if masked.is_empty() {
+    if copied == 0 {
         return Cow::Borrowed(text);
     }
-    masked.push_str(rest);
+    masked.push_str(text.get(copied..).unwrap_or_default());
     Cow::Owned(masked)
 }
 

@@ -29,6 +29,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 use tower::ServiceExt as _;
@@ -121,7 +122,7 @@ where
 {
     async fn run(self, call: ToolCall) -> Result<ToolOutput, ToolError> {
         let ledger = &self.ledger;
-        let patience = call.context.decision_wait().map(|wait| Instant::now() + wait);
+        let patience = call.context.decision_wait().map(after);
         let mut pass = match call.context.approval() {
             Some(id) => resumed(ledger, &call, id).await.inspect_err(|error| refused(&call, error))?,
             None => call.clone(),
@@ -131,7 +132,9 @@ where
                 Ok(output) => return Ok(output),
                 Err(error) => error,
             };
-            let Some(id) = approval_id(&error) else {
+            let own = |note: &Note, id| matches!(note, Note::Asked(own) | Note::JoinedCard(own) if *own == id);
+            // A card that a tool's own call opened further in is not this call's to come back with.
+            let Some(id) = approval_id(&error).filter(|id| call.journal().any(|note| own(note, *id))) else {
                 return Err(error);
             };
             match error.kind() {
@@ -201,6 +204,12 @@ async fn decided(ledger: &Ledger, id: ApprovalId, until: Instant) -> Result<bool
         }
     }
 }
+/// The moment after this wait; a wait longer than time itself ends with the card, which lapses before.
+fn after(wait: Duration) -> Instant {
+    const LONG: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + wait.min(LONG)
+}
+
 fn refused(call: &ToolCall, error: &ToolError) {
     call.journal().note(Note::Refused { by: Kind::Resume, kind: error.kind() });
 }

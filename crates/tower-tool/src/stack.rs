@@ -106,6 +106,7 @@ impl Stack {
     /// What masks arguments on cards and in records.
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.audit = self.audit.redactor(redactor.clone());
+        self.idempotency = self.idempotency.redactor(redactor.clone());
         self.approval = self.approval.redactor(redactor);
         self
     }

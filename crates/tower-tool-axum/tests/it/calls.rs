@@ -90,7 +90,9 @@ async fn an_unknown_tool_is_answered_with_close_names() {
 #[tokio::test(start_paused = true)]
 async fn arguments_that_do_not_fit_are_pointed_at_and_not_repeated() {
     let setup = Setup::new();
-    for (body, pointer) in [(json!({ "text": 4_711_471 }), "/text"), (json!({ "secret_4711471": 1 }), "/secret_4711471")] {
+    for (body, pointer) in
+        [(json!({ "text": 4_711_471 }), "/text"), (json!({ "secret_4711471": 1 }), "/secret_4711471")]
+    {
         let answer = setup.send(post("/tools/add_note", body)).await;
         answer.assert(400, "INVALID_ARGUMENTS");
         let errors = &answer.body["error"]["details"]["errors"];

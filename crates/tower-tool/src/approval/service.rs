@@ -91,6 +91,13 @@ impl Judge {
         let Some(spec) = call.spec().cloned() else {
             return Ok(None);
         };
+        if call.marks().entry().is_some_and(|entry| entry.service().is_none()) {
+            // The client executes it; dispatch says so, and nobody needs to be asked.
+            return Ok(None);
+        }
+        if call.marks().intent().is_none() {
+            return Err(no_intent());
+        }
         let reason = if call.marks().is_demanded() {
             Some(if spec.risk().demands_approval() {
                 format!("the tool's risk is {}", spec.risk())
@@ -99,6 +106,9 @@ impl Judge {
             } else {
                 "the caller's policy demands it".to_owned()
             })
+        } else if call.marks().resumed().is_some() {
+            // What was asked stays asked, whatever the rule says by now.
+            Some("the call came back with an approval".to_owned())
         } else if self.rules.tools.contains(spec.name()) {
             Some("this deployment asks before this tool runs".to_owned())
         } else if let Some(rule) = &self.rules.when {
@@ -132,7 +142,7 @@ impl Judge {
 
     async fn decide(&self, call: &ToolCall, reason: String) -> Result<Verdict, ToolError> {
         let (Some(spec), Some(intent)) = (call.spec(), call.marks().intent()) else {
-            return Err(ToolError::internal("the call has no intent: put `validate` outside `approval`"));
+            return Err(no_intent());
         };
         if !intent.is_attributable() {
             return Err(ToolError::new(
@@ -172,15 +182,22 @@ impl Judge {
                 journal.note(Note::JoinedCard(card.id));
                 Err(required(&card, spec, now))
             }
-            Asked::Edited(card) => Err(about(
-                ToolErrorKind::ApprovalEdited,
-                "the call was approved with other arguments: come back with the approval's id",
-                card.id,
-            )),
+            Asked::Edited(card) => {
+                journal.note(Note::JoinedCard(card.id));
+                Err(about(
+                    ToolErrorKind::ApprovalEdited,
+                    "the call was approved with other arguments: come back with the approval's id",
+                    card.id,
+                ))
+            }
             Asked::Closed(card, how) => Err(closed(&card, how)),
             Asked::KeyReused => Err(key_reused()),
         }
     }
+}
+
+fn no_intent() -> ToolError {
+    ToolError::internal("the call has no intent: put `validate` outside `approval`")
 }
 
 enum Verdict {

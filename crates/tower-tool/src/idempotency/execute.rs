@@ -16,7 +16,9 @@ use tower_tool_core::{
     Claim, Digest, Effect, Execution, Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput,
 };
 
+use super::service::Idempotency;
 use crate::ledger::{Finished, Lead, Ledger, Outcome};
+use crate::redact::Redactor;
 
 tokio::task_local! {
     /// The intents that this task executes, outermost first.
@@ -28,17 +30,25 @@ pub(super) fn is_reentrant(digest: &Digest) -> bool {
     EXECUTING.try_with(|intents| intents.contains(digest)).unwrap_or(false)
 }
 
+/// Whether this very task executes something.
+pub(super) fn is_executing() -> bool {
+    EXECUTING.try_with(|intents| !intents.is_empty()).unwrap_or(false)
+}
+
 /// A task that knows what the one that spawns it executes.
 pub(super) fn on_behalf_of_this_task<F: Future>(task: F) -> impl Future<Output = F::Output> {
     EXECUTING.scope(EXECUTING.try_with(Clone::clone).unwrap_or_default(), task)
 }
 
+/// How long to wait before the result is recorded once more.
+const FINISH_AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
+
 /// Named in `meta.degraded` when a result could not be recorded.
 const NOT_RECORDED: &str = "result_not_recorded";
 
 pub(super) async fn execute<S>(
-    inner: S,
-    ledger: Ledger,
+    once: Idempotency<S>,
     mut call: ToolCall,
     intent: Arc<Intent>,
     execution: Execution,
@@ -49,12 +59,12 @@ pub(super) async fn execute<S>(
     S::Error: LayerError,
     S::Future: Send,
 {
+    let Idempotency { inner, ledger, redactor } = once;
     let key = intent.record();
     if !lead.claimed(key, &execution) {
         return too_late(&ledger, key, execution, lead).await;
     }
     let journal = Arc::clone(call.journal());
-    journal.note(Note::Claimed { execution: execution.id, fence: execution.fence, attempt: execution.attempt });
     let claim = Claim::new(&intent, execution.clone());
     call.marks_mut().set_claim(claim.clone());
     call.context = call.context.with_execution(execution.clone());
@@ -77,8 +87,8 @@ pub(super) async fn execute<S>(
         }
     };
     let result = result.map_err(|error| error.with_execution(execution.id).with_correlation(journal.call_id()));
-    let outcome = outcome(&result);
-    let result = match ledger.finish(key, &execution, &outcome).await {
+    let outcome = outcome(&result, &redactor);
+    let result = match finish(&ledger, key, &execution, &outcome).await {
         Ok(Finished::Recorded) => result,
         Ok(Finished::FenceMoved) => {
             tracing::error!(execution = %execution.id, tool = %key.tool, "the claim was lost while the tool ran: there may be two effects");
@@ -92,6 +102,25 @@ pub(super) async fn execute<S>(
     // The place is free before anybody is told, so that whoever is told finds it free.
     drop(permit);
     lead.settle(execution, result);
+}
+
+/// Records how it ended. A store that is away for a moment must not make the outcome unknown for good.
+async fn finish(
+    ledger: &Ledger,
+    key: &RecordKey,
+    execution: &Execution,
+    outcome: &Outcome,
+) -> Result<Finished, ToolError> {
+    for wait in FINISH_AGAIN_AFTER {
+        match ledger.finish(key, execution, outcome).await {
+            Ok(finished) => return Ok(finished),
+            Err(error) => {
+                tracing::warn!(execution = %execution.id, tool = %key.tool, error = %error, "the result is not recorded yet");
+            }
+        }
+        tokio::time::sleep_until(Instant::now() + wait).await;
+    }
+    ledger.finish(key, execution, outcome).await
 }
 
 /// The claim was won when the process had already said what it leaves behind: nothing is begun any more.
@@ -136,13 +165,13 @@ async fn renewing(ledger: &Ledger, key: &RecordKey, execution: &Execution) -> In
     }
 }
 
-fn outcome(result: &Result<ToolOutput, ToolError>) -> Outcome {
+fn outcome(result: &Result<ToolOutput, ToolError>, redactor: &Redactor) -> Outcome {
     match result {
         Ok(output) => Outcome::Completed(output.clone()),
         Err(error) => match error.effect() {
             Effect::NotDone => Outcome::NotDone,
             Effect::MaybeDone => Outcome::MaybeDone(error.message().to_owned()),
-            Effect::Done => Outcome::Done(StoredError::new(error)),
+            Effect::Done => Outcome::Done(StoredError::new(&redactor.error(error.clone()))),
         },
     }
 }

@@ -13,16 +13,17 @@ use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
 use tower_tool_core::store::StoredOutput;
 use tower_tool_core::{
-    ExecutionId, Intent, LayerError, Provenance, Receipt, Timestamp, ToolCall, ToolError, ToolErrorKind, ToolOutput,
-    ToolSpec,
+    Execution, ExecutionId, Intent, LayerError, Provenance, Receipt, Timestamp, ToolCall, ToolError, ToolErrorKind,
+    ToolOutput, ToolSpec,
 };
 use tracing::Instrument as _;
 
-use super::execute::{execute, is_reentrant, on_behalf_of_this_task};
+use super::execute::{execute, is_executing, is_reentrant, on_behalf_of_this_task};
 use crate::approval::key_reused;
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 use crate::ids;
 use crate::ledger::{Begun, Claiming, Flight, Lead, Ledger, OtherWording, Role};
+use crate::redact::Redactor;
 
 /// When to ask again about something that runs.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -32,15 +33,16 @@ const ELSEWHERE: Duration = Duration::from_secs(30);
 /// Runs tools with effects once. See the [module docs](super).
 #[derive(Clone, Debug)]
 pub struct Idempotency<S> {
-    inner: S,
-    ledger: Ledger,
+    pub(super) inner: S,
+    pub(super) ledger: Ledger,
+    pub(super) redactor: Redactor,
 }
 
 impl<S> Idempotency<S> {
     inner_service_accessors!();
 
-    pub(super) fn new(inner: S, ledger: Ledger) -> Self {
-        Self { inner, ledger }
+    pub(super) fn new(inner: S, ledger: Ledger, redactor: Redactor) -> Self {
+        Self { inner, ledger, redactor }
     }
 }
 
@@ -121,7 +123,10 @@ where
     S::Future: Send,
 {
     async fn once(self, call: ToolCall, intent: Arc<Intent>) -> Result<ToolOutput, ToolError> {
-        let deadline = call.context.deadline().map(Instant::from_std);
+        // A tool that waits for another tool that waits for it would wait for ever.
+        let within_tool = call.context.execution().is_some() || is_executing();
+        let patience = within_tool.then(|| Instant::now() + ELSEWHERE);
+        let deadline = call.context.deadline().map(Instant::from_std).or(patience);
         let elsewhere = deadline.unwrap_or_else(|| Instant::now() + ELSEWHERE);
         loop {
             let found = match self.ledger.running().enter(&intent) {
@@ -141,7 +146,7 @@ where
                     }
                 }
                 Role::Lead(lead) => {
-                    let claim = claim(self.inner.clone(), &self.ledger, &call, &intent, lead);
+                    let claim = claim(self.clone(), &call, &intent, lead);
                     match in_time(claim, deadline).await {
                         Some(found) => found.inspect_err(|error| refused(&call, error))?,
                         None => return Err(in_progress(None)),
@@ -185,18 +190,13 @@ where
 ///
 /// Once the store was asked, the answer must not get lost with the caller: where it is not at hand, the task waits for it.
 /// And nowhere may the lead wait with the caller, who may never be polled again, and hold up those who join.
-async fn claim<S>(
-    inner: S,
-    ledger: &Ledger,
-    call: &ToolCall,
-    intent: &Arc<Intent>,
-    lead: Lead,
-) -> Result<Found, ToolError>
+async fn claim<S>(once: Idempotency<S>, call: &ToolCall, intent: &Arc<Intent>, lead: Lead) -> Result<Found, ToolError>
 where
     S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
     S::Error: LayerError + Send,
     S::Future: Send,
 {
+    let ledger = once.ledger.clone();
     let marks = call.marks();
     let claiming = Claiming {
         intent: Arc::clone(intent),
@@ -219,12 +219,14 @@ where
     };
     let mut asked: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(ledger.clone().begin(claiming));
     let flight = lead.join();
-    let (ledger, intent, call) = (ledger.clone(), Arc::clone(intent), call.clone());
+    let (intent, call) = (Arc::clone(intent), call.clone());
     let span = tracing::Span::current();
     match std::future::poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
         Poll::Ready(begun) => match begun? {
             Begun::Claimed(execution) => {
-                let task = execute(inner, ledger, call, intent, execution, lead, permit);
+                // Before anybody can be told that nothing was done.
+                note_claim(&call, &execution);
+                let task = execute(once, call, intent, execution, lead, permit);
                 runtime.spawn(on_behalf_of_this_task(task).instrument(span));
                 Ok(Found::Flight(flight))
             }
@@ -237,8 +239,9 @@ where
                 // Nobody may be waiting any more for what is told, and that changes nothing.
                 match asked.await {
                     Ok(Begun::Claimed(execution)) => {
+                        note_claim(&call, &execution);
                         let _ = tell.send(Ok(Found::Flight(flight)));
-                        execute(inner, ledger, call, intent, execution, lead, permit).await;
+                        execute(once, call, intent, execution, lead, permit).await;
                     }
                     begun => _ = tell.send(begun.map(Found::Begun)),
                 }
@@ -249,6 +252,11 @@ where
             })
         }
     }
+}
+
+fn note_claim(call: &ToolCall, execution: &Execution) {
+    let Execution { id, fence, attempt, .. } = *execution;
+    call.journal().note(Note::Claimed { execution: id, fence, attempt });
 }
 
 /// What a claim led to.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 use tower_tool_core::journal::{Journal, Note};
 use tower_tool_core::marks::{Entry, Kind};
-use tower_tool_core::{BoxFuture, Claim, Effect, Invoke, ToolCall, ToolError, ToolErrorKind, ToolOutput};
+use tower_tool_core::{BoxFuture, Claim, Effect, Invoke, Provenance, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 
 /// The innermost service: runs the tool that the toolset looked up.
 ///
@@ -161,10 +161,12 @@ struct Run {
 }
 
 impl Run {
-    fn start(entry: Arc<Entry>, service: &dyn Invoke, call: ToolCall) -> Self {
+    fn start(entry: Arc<Entry>, service: &dyn Invoke, mut call: ToolCall) -> Self {
         let journal = Arc::clone(call.journal());
         let used = Used { claim: call.marks().claim().cloned(), not_done: false };
         journal.note(Note::Dispatched);
+        // What this call came with is not for the calls that the tool makes in the same context.
+        call.context = call.context.without_credentials();
         let answer = catch_unwind(AssertUnwindSafe(|| service.invoke(call))).ok();
         Self { entry, journal, used, answer }
     }
@@ -175,7 +177,10 @@ impl Run {
             None => None,
         };
         let result = match polled {
-            Some(answer) => ready!(answer).and_then(|output| check(&self.entry, output)),
+            // The tool ran for this call, whatever it got its answer from.
+            Some(answer) => ready!(answer)
+                .map(|output| output.with_provenance(Provenance::Fresh))
+                .and_then(|output| check(&self.entry, output)),
             None => Err(panicked(&self.entry, &self.journal)),
         };
         let effect = match &result {

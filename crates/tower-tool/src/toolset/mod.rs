@@ -43,7 +43,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::marks::Marks;
 use tower_tool_core::spec::Definition;
-use tower_tool_core::{LayerError, Tool, ToolCall, ToolError, ToolOutput, ToolSpec};
+use tower_tool_core::{Effect, LayerError, Tool, ToolCall, ToolError, ToolOutput, ToolSpec};
 
 pub use builder::{BuildError, ToolsetBuilder};
 pub use dispatch::{Dispatch, DispatchFuture};
@@ -178,7 +178,9 @@ where
     type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.service.poll_ready(cx).map_err(LayerError::into_tool_error)
+        // No call has been made, so whatever failed, nothing was done.
+        let see = |error: S::Error| self.registry.redactor().error(error.into_tool_error().done(Effect::NotDone));
+        self.service.poll_ready(cx).map_err(see)
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {

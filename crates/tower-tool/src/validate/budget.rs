@@ -14,6 +14,8 @@ use super::graph::{Graph, Inside, NodeId};
 pub(super) const MAX_WORK: u64 = 200_000;
 /// Visits beyond which validation is taken off the asynchronous worker.
 pub(super) const MAX_WORK_INLINE: u64 = 10_000;
+/// So few values that a schema which refers to itself can be counted on an asynchronous worker.
+const SMALL: u64 = 64;
 /// So many bytes of text that is read from end to end cost as much as a visit.
 const TEXT_PER_VISIT: usize = 64;
 
@@ -27,8 +29,17 @@ pub(super) fn work(graph: &Graph, value: &Value) -> u64 {
     }
 }
 
+/// Whether checking `value`, or only counting what it takes, may be too much for an asynchronous worker. Cheap, and on the safe side.
+pub(super) fn may_take_long(graph: &Graph, value: &Value) -> bool {
+    let size = size(value);
+    match graph.expanded {
+        Some(expanded) => expanded.saturating_mul(size) > MAX_WORK_INLINE,
+        None => size > SMALL,
+    }
+}
+
 /// How many values there are in a value, and what its text counts for.
-fn size(value: &Value) -> u64 {
+pub(super) fn size(value: &Value) -> u64 {
     let mut size = 0_u64;
     let mut open = vec![value];
     while let Some(value) = open.pop() {
@@ -53,6 +64,10 @@ impl Counter<'_> {
         let key = (id, std::ptr::from_ref(value));
         if let Some(known) = self.known.get(&key) {
             return *known;
+        }
+        // Each pair is at least one visit, so there is no need to go on.
+        if self.known.len() as u64 > MAX_WORK {
+            return MAX_WORK + 1;
         }
         let graph = self.graph;
         let Some(node) = graph.nodes.get(id) else { return 0 };

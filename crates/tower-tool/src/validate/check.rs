@@ -12,6 +12,8 @@ use super::graph::{Graph, Refusal};
 use super::message::{too_complex, unfit, violations};
 use super::normal_form::NormalForm;
 
+/// So many values, or as much text, are read leniently on an asynchronous worker.
+const MAX_TEXT_INLINE: u64 = 256;
 /// The most memory that one compiled pattern may take, in bytes.
 const PATTERN_SIZE: usize = 1 << 20;
 
@@ -119,7 +121,9 @@ impl Check for CompiledCheck {
     }
 
     fn takes_long(&self, arguments: &Value) -> bool {
-        arguments::check(arguments).is_ok() && budget::work(&self.input.graph, arguments) > MAX_WORK_INLINE
+        // Text that is read leniently may hold many values.
+        let reads_text = self.spec.reading().lenient && budget::size(arguments) > MAX_TEXT_INLINE;
+        arguments::check(arguments).is_ok() && (reads_text || budget::may_take_long(&self.input.graph, arguments))
     }
 
     fn output(&self, output: &Value) -> Result<(), ToolError> {

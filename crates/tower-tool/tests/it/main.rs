@@ -10,6 +10,7 @@ mod contract;
 mod corpora;
 mod decode;
 mod drain;
+mod guards;
 mod idempotency;
 mod order;
 mod rate_limit;

@@ -11,11 +11,18 @@ use crate::audit::AuditRecord;
 
 /// Appends records to a file, one line of JSON each. Clones share the file.
 ///
-/// A line is written whole or the call is refused. The file is readable by its owner alone where the system knows owners.
+/// A call whose line was not written whole is refused, and no record stands on the line of another. The file is readable by its owner alone where the system knows owners.
 #[derive(Clone, Debug)]
 pub struct JsonLines {
     path: Arc<Path>,
-    file: Arc<Mutex<File>>,
+    file: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    /// Whether the last write failed, perhaps half way.
+    torn: bool,
 }
 
 impl JsonLines {
@@ -31,7 +38,7 @@ impl JsonLines {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
-        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(file)) })
+        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(Shared { file, torn: false })) })
     }
 
     /// Where the file is.
@@ -44,7 +51,15 @@ impl JsonLines {
         line.push('\n');
         // One write under one lock: no two records share a line.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(line.as_bytes()).map_err(TrailError::new)
+        let Shared { file, torn } = &mut *file;
+        if *torn {
+            // Half a line was left when the file could take no more: what follows begins a line of its own.
+            line.insert(0, '\n');
+        }
+        *torn = true;
+        file.write_all(line.as_bytes()).map_err(TrailError::new)?;
+        *torn = false;
+        Ok(())
     }
 }
 

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -18,16 +19,23 @@ const MAX_RECORDS: usize = 10_000;
 /// let trail = MemoryTrail::new().max_records(100);
 /// assert!(trail.records().is_empty());
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MemoryTrail {
     max: usize,
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     records: Mutex<VecDeque<AuditRecord>>,
     written: watch::Sender<u64>,
+}
+
+// By hand: what is kept is other callers' business.
+impl fmt::Debug for MemoryTrail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max, shared: _ } = self;
+        f.debug_struct("MemoryTrail").field("max", max).field("records", &self.lock().len()).finish_non_exhaustive()
+    }
 }
 
 impl Default for MemoryTrail {
