@@ -21,6 +21,9 @@ use crate::{body, headers};
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
+/// As good as no limit, and still a moment that can be named.
+const LONG: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Parts of the path; what cannot be one is the path of nothing.
 type Parts<T> = Result<Path<T>, PathRejection>;
 
@@ -82,9 +85,9 @@ async fn run(
     let arguments = arguments::from_bytes(&bytes).map_err(ToolError::from)?;
     drop(bytes);
     if let Some(within) = app.answer_within {
-        context = context.with_deadline((Instant::now() + within).into_std());
+        context = context.with_deadline((Instant::now() + within.min(LONG)).into_std());
     }
-    let wait = Wait::preferred(app, tools, &name, context.principal(), &parts)?;
+    let wait = Wait::preferred(app, context.principal(), &parts);
     context = wait.apply(context);
 
     let result = tools.run(ToolCall::new(name, arguments, context)).await;
@@ -108,38 +111,19 @@ async fn run(
 }
 
 /// How long the call waits for a decision, and its place among those that do.
+///
+/// A preference may be ignored (RFC 7240 §2): an actor that waits in as many places as it may is answered at once.
 struct Wait {
     time: Duration,
     slot: Option<Slot>,
 }
 
 impl Wait {
-    fn preferred(
-        app: &App,
-        tools: &BoxToolset,
-        name: &str,
-        principal: &Principal,
-        parts: &http::request::Parts,
-    ) -> Result<Self, Refusal> {
+    fn preferred(app: &App, principal: &Principal, parts: &http::request::Parts) -> Self {
         let longest = app.answer_within.map_or(app.max_wait, |within| within.min(app.max_wait));
         let time = headers::preferred_wait(&parts.headers).unwrap_or_default().min(longest);
-        if time.is_zero() {
-            return Ok(Self { time, slot: None });
-        }
-        let slot = app.waits.take(principal);
-        // Most reads need no decision, and one that does is answered at once; only what is likely to wait is refused.
-        let is_likely = tools.spec(name).is_some_and(|spec| spec.has_effects() || spec.demands_approval());
-        if slot.is_none() && is_likely {
-            return Err(ToolError::new(
-                ToolErrorKind::RateLimited,
-                "as many calls of this actor wait for a decision as may at once",
-            )
-            .with_safe_message(
-                "Too many calls are waiting for a decision. Nothing was done. Try again later, or do not wait.",
-            )
-            .into());
-        }
-        Ok(Self { time, slot })
+        let slot = if time.is_zero() { None } else { app.waits.take(principal) };
+        Self { time, slot }
     }
 
     fn apply(&self, context: CallContext) -> CallContext {

@@ -101,6 +101,20 @@ impl Journal {
         notes.notes.push((pass, note));
     }
 
+    /// The pass that facts are written down for, from 0.
+    pub fn pass(&self) -> u32 {
+        self.lock().pass
+    }
+
+    /// Begins a new pass, if something was written down for the present one. For a toolset that is called again with a clone of a
+    /// call, as a retry around it does.
+    pub fn begin_anew(&self) {
+        let mut notes = self.lock();
+        if notes.notes.last().is_some_and(|(pass, _)| *pass == notes.pass) {
+            notes.pass += 1;
+        }
+    }
+
     /// Begins a new pass through the stack.
     pub fn next_pass(&self) {
         self.lock().pass += 1;

@@ -152,6 +152,9 @@ pub struct AuditRecord {
     /// How often the call was resumed with an approval.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumed: u32,
+    /// The journal's pass when the record was opened.
+    #[serde(skip)]
+    first_pass: u32,
     /// How long it took, in milliseconds. Only when it closes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
@@ -196,6 +199,7 @@ impl AuditRecord {
             fence: None,
             attempt: None,
             resumed: 0,
+            first_pass: call.journal().pass(),
             duration_ms: None,
             outcome: None,
         };
@@ -216,8 +220,9 @@ impl AuditRecord {
 
     /// Takes the facts of the last pass from the journal.
     fn read(&mut self, journal: &Journal) {
-        for (pass, note) in journal.notes() {
-            self.resumed = pass;
+        // Earlier passes belong to calls that were made with the same journal before: what a retry around the toolset tried.
+        for (pass, note) in journal.notes().into_iter().filter(|(pass, _)| *pass >= self.first_pass) {
+            self.resumed = pass - self.first_pass;
             match note {
                 Note::Validated { intent, arguments_hash } => {
                     self.intent = Some(intent);

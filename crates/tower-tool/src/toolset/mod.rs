@@ -191,6 +191,7 @@ where
             // It comes from inside another toolset, where it is a call of its own kind.
             call = call.with_new_journal();
         }
+        call.journal().begin_anew();
         let entry = self.may_call(call.name()).then(|| self.registry.enabled(call.name())).flatten();
         let spec = entry.as_ref().map(|entry| entry.spec().clone());
         let unknown = entry.is_none().then(|| Unknown { name: call.shared_name(), only: self.only.clone() });

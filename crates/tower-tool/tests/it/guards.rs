@@ -6,7 +6,7 @@ use serde_json::json;
 use tower::ServiceBuilder;
 use tower::timeout::TimeoutLayer;
 use tower_tool::approval::ApprovalLayer;
-use tower_tool::audit::MemoryTrail;
+use tower_tool::audit::{MemoryTrail, Status};
 use tower_tool::idempotency::IdempotencyLayer;
 use tower_tool::redact::Redactor;
 use tower_tool::validate::ValidateLayer;
@@ -95,6 +95,22 @@ async fn the_ledger_keeps_no_credential_of_an_error() {
     let id = error.details()["execution_id"].as_str().unwrap().parse().unwrap();
     let kept = ledger.execution(id, &alice()).await.unwrap().unwrap().result().unwrap().unwrap_err();
     assert!(!kept.to_json().to_string().contains("canary"), "{kept:?}");
+}
+
+/// A retry around the toolset makes two calls of one: each has its own end in the trail.
+#[tokio::test(start_paused = true)]
+async fn a_retry_around_the_toolset_is_recorded_try_by_try() {
+    let (tool, ledger, trail) = (MockTool::new("act", Risk::ReversibleWrite), ledger(), MemoryTrail::new());
+    tool.answer_once(ToolError::new(ToolErrorKind::ToolFailed, "not now"));
+    let stack = Stack::recommended(&ledger).trail(trail.clone());
+    let tools = Toolset::builder().tool(tool.tool()).build().unwrap().layer(stack);
+    let call = call("act", json!({}));
+    tools.run(call.clone()).await.unwrap_err();
+    tools.run(call).await.unwrap();
+    let ends: Vec<_> =
+        trail.records().into_iter().filter_map(|record| Some((record.outcome?.status, record.resumed))).collect();
+    assert_eq!(ends, [(Status::Failed, 0), (Status::Completed, 0)]);
+    tool.assert_effects(1);
 }
 
 #[tokio::test(start_paused = true)]
