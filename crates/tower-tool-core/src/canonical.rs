@@ -269,6 +269,40 @@ mod tests {
         }
     }
 
+    /// Random doubles and integers: the text reads back to the very number, so no two numbers share one, and every spelling of a
+    /// number gets the same.
+    #[test]
+    fn no_two_numbers_agree_and_no_two_spellings_of_one_differ() {
+        let mut state = 7_u64;
+        let mut random = || {
+            // SplitMix64.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = state;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ (mixed >> 31)
+        };
+        for _ in 0..50_000 {
+            let bits = random();
+            assert_eq!(to_string(&json!(bits)).parse::<u64>().unwrap(), bits);
+            let signed = i64::from_ne_bytes(bits.to_ne_bytes());
+            assert_eq!(to_string(&json!(signed)).parse::<i64>().unwrap(), signed);
+            let float = f64::from_bits(bits);
+            if !float.is_finite() {
+                continue;
+            }
+            let text = to_string(&json!(float));
+            assert_eq!(text.parse::<f64>().unwrap().to_bits(), (float + 0.0).to_bits(), "{text}");
+            for spelling in [format!("{float:e}"), format!("{float:?}"), format!("{float:.340}")] {
+                let value: Value = serde_json::from_str(&spelling).unwrap();
+                assert_eq!(to_string(&value), text, "{spelling}");
+            }
+        }
+        let near: Vec<String> =
+            [1_u64 << 53, (1 << 53) + 1, u64::MAX - 1, u64::MAX].map(|n| to_string(&json!(n))).into();
+        assert_eq!(near, ["9007199254740992", "9007199254740993", "18446744073709551614", "18446744073709551615"]);
+    }
+
     #[test]
     fn keys_are_sorted_by_utf16_code_units() {
         // RFC 8785 §3.2.3: the emoji's first code unit is a surrogate, D83D, and stands before FB33.
