@@ -281,3 +281,47 @@ async fn what_is_costly_to_check_is_refused_or_checked_elsewhere() {
         assert!(!is_large || beats > 0, "the worker was not free meanwhile");
     }
 }
+
+/// Ten mistakes that models really make, and what they are told: where, what, and how to mend it, with none of the values.
+#[tokio::test(start_paused = true)]
+async fn ten_real_mistakes_are_told_so_that_a_model_can_mend_them() {
+    let schema = json!({ "type": "object", "required": ["status", "customer"], "properties": {
+        "status": { "enum": ["open", "closed"] },
+        "customer": { "type": "string", "maxLength": 12 },
+        "limit": { "type": "integer", "maximum": 100 },
+        "since": { "type": "string", "format": "date" },
+        "lines": { "type": "array", "items": {
+            "type": "object", "required": ["sku"], "properties": { "sku": { "type": "string" }, "count": { "type": "integer" } },
+        } },
+    }});
+    let valid = || json!({ "status": "open", "customer": "c-1" });
+    let with = |name: &str, value: Value| {
+        let mut arguments = valid();
+        arguments[name] = value;
+        arguments
+    };
+    let mistakes = [
+        (with("status", json!("OPEN-canary")), "/status: expected one of \"open\" or \"closed\", got string"),
+        (with("limit", json!("50canary")), "/limit: expected integer, got string"),
+        (json!({ "status": "open" }), "/customer: expected a value here: it is required and missing"),
+        (with("canaryX", json!("canary")), "/canaryX: expected nothing here: there is no such property, leave it out"),
+        (with("customer", Value::Null), "/customer: expected string, got null"),
+        (with("lines", json!([{ "sku": "a" }, { "count": 1 }])), "/lines/1/sku: expected a value here"),
+        (with("lines", json!("canary")), "/lines: expected array, got string"),
+        (with("customer", json!("canary canary canary")), "/customer: expected at most 12 characters"),
+        (with("since", json!("canary-tomorrow")), "/since: expected text in the format `date`"),
+        (with("limit", json!(101)), "/limit: expected a number not greater than 100"),
+    ];
+    for (arguments, told) in mistakes {
+        let tool = MockTool::of(&spec(schema.clone()).build().unwrap());
+        let error = plain(&tool, &ledger()).run(call("act", arguments)).await.unwrap_err();
+        let message = error.safe_message();
+        assert!(message.contains(told), "{message}");
+        assert!(message.len() <= 1024);
+        assert!(!message.replace("canaryX", "").contains("canary"), "{message}");
+        tool.assert_calls(0);
+    }
+    let twice = ToolCall::from_text("act", "\"{\\\"status\\\":\\\"canary\\\"}\"", alice()).unwrap_err();
+    assert!(twice.safe_message().contains("send the object itself, not its text"), "{}", twice.safe_message());
+    assert!(!twice.safe_message().contains("canary"));
+}
