@@ -88,7 +88,7 @@ pub(crate) fn approval(headers: &HeaderMap) -> Result<Option<ApprovalId>, Refusa
 
 /// The caller's own key: a String of RFC 8941 §3.3.3, as draft-ietf-httpapi-idempotency-key-header has it, or a bare token.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Refusal> {
-    const EXPECTED: &str = "one quoted string, or one token, of 1 to 256 characters";
+    const EXPECTED: &str = "one quoted string, or one token, of 1 to 256 characters, not blank";
     one(headers, &IDEMPOTENCY_KEY, EXPECTED)?
         .map(|text| {
             key_text(text)

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use serde_json::json;
 use tower_tool_core::journal::Journal;
-use tower_tool_core::{LayerError, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use tower_tool_core::{Category, LayerError, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 
 use super::registry::Registry;
 
@@ -29,6 +29,11 @@ impl Edge {
     fn see(&self, error: impl LayerError) -> ToolError {
         let error = error.into_tool_error().seen_by(self.spec.as_ref(), &self.journal);
         let error = self.registry.redactor().error(error);
+        if error.category() == Category::Internal {
+            // The caller is told the correlation id alone, so whoever runs this must find the rest here.
+            let call_id = self.journal.call_id();
+            tracing::error!(%call_id, tool = self.spec.as_ref().map(ToolSpec::name), "{}", error.message());
+        }
         match &self.unknown {
             Some(Unknown { name, only }) if error.kind() == ToolErrorKind::UnknownTool => {
                 let close = self.registry.close_to(name, only.as_deref());

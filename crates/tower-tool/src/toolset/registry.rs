@@ -138,7 +138,8 @@ impl Registry {
             .filter_map(|slot| {
                 let folded = folded_name(&slot.name);
                 let distance = distance(wanted.as_bytes(), folded.as_bytes());
-                let is_near = distance <= 2.max(folded.len() / 3);
+                // A third of a name may differ, and one letter of a short one.
+                let is_near = distance <= (folded.len() / 3).max(1);
                 is_near.then(|| (distance, Arc::clone(&slot.name)))
             })
             .collect();
