@@ -17,6 +17,8 @@
 //! ```
 //! use serde_json::json;
 //! use tower_tool::approval::ApprovalLayer;
+//! use tower_tool::idempotency::IdempotencyLayer;
+//! use tower_tool::store::{Decision, Desk, Door};
 //! use tower_tool::validate::ValidateLayer;
 //! use tower_tool::{CallContext, Ledger, Principal, Risk, Scope, ToolCall, ToolErrorKind, ToolSpec, Toolset, tool_fn};
 //! use tower::ServiceBuilder;
@@ -28,11 +30,25 @@
 //! let tools = Toolset::builder()
 //!     .tool(tool_fn(spec, |_args: serde_json::Value, _cx: CallContext| async { Ok(json!("paid")) }))
 //!     .build()?
-//!     .layer(ServiceBuilder::new().layer(ValidateLayer::new()).layer(ApprovalLayer::new(&ledger)));
+//!     .layer(
+//!         ServiceBuilder::new()
+//!             .layer(ValidateLayer::new())
+//!             .layer(ApprovalLayer::new(&ledger))
+//!             .layer(IdempotencyLayer::new(&ledger)),
+//!     );
 //! let context = CallContext::new(Principal::new("acme", "user_42"), Scope::new("session-1")?);
-//! let error = tools.run(ToolCall::new("refund", json!({}), context)).await.unwrap_err();
+//! let refund = || ToolCall::new("refund", json!({}), context.clone());
+//! let error = tools.run(refund()).await.unwrap_err();
 //! assert_eq!(error.kind(), ToolErrorKind::ApprovalRequired);
-//! assert!(error.details().contains_key("approval_id"));
+//!
+//! // A person, at some door, sees the card and says yes to exactly these arguments.
+//! let cards = ledger.pending("acme").await?;
+//! let card = &cards[0];
+//! let decision = Decision::new(true, "bob", Door::new("terminal"), card.executed.hash, ledger.now());
+//! ledger.decide("acme", card.id, decision).await?;
+//!
+//! let output = tools.run(refund()).await?;
+//! assert_eq!(**output.data(), json!("paid"));
 //! # Ok(())
 //! # }
 //! ```
