@@ -170,7 +170,8 @@ impl ToolRouterBuilder {
         self
     }
 
-    /// How many calls of one actor may wait for a decision at once: [4](Self::WAITS_PER_ACTOR) unless set.
+    /// How many calls of one actor may wait for a decision at once: [4](Self::WAITS_PER_ACTOR) unless set. Further ones are answered
+    /// without a wait.
     pub fn waits_per_actor(mut self, max: usize) -> Self {
         self.waits_per_actor = max;
         self

@@ -9,7 +9,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What runs a tool. The one box on the way of a call is made here.
 ///
-/// Any cloneable `tower::Service<ToolCall>` becomes one by the facade's `Tool` constructors; implement it only to save that
+/// Any cloneable `tower::Service<ToolCall>` becomes one by the facade's `tool_service`; implement it only to save that
 /// service's clone.
 pub trait Invoke: Send + Sync + 'static {
     /// Begins a call. What has effects must have them in the future, not here.

@@ -3,7 +3,7 @@
 //! A call that carries an approval's id in its context is checked against what was asked: the arguments, in the tool's normal form,
 //! must be the requested ones, and tool, caller, session and target the same; otherwise `APPROVAL_MISMATCH`, or
 //! `APPROVAL_NOT_FOUND` where the card is not this caller's. Then the *stored* arguments, which the approver may have edited, go
-//! through the whole stack: validated again, authorised again, and charged no second time.
+//! through the whole stack: validated again, authorised again, and, where they have effects, charged no second time.
 //!
 //! A caller that wants to wait ([`CallContext::with_decision_wait`](crate::CallContext::with_decision_wait)) waits here, outside
 //! everything that holds anything: when a person decides, the call goes through the stack once more. When its patience ends first,

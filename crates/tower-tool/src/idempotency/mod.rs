@@ -18,8 +18,9 @@
 //! A failure that did nothing frees the intent, and reaches everyone who waited for it. What may have been done stays unknown. Once
 //! the tool was reached and did not cleanly fail itself, no layer around it can say that nothing was done.
 //!
-//! A tool that calls itself with the same intent, also by way of other tools, is refused with `REENTRANT_CALL`: it would wait for
-//! itself.
+//! A tool that calls itself with the same intent, also by way of other tools in the same task, is refused with `REENTRANT_CALL`: it
+//! would wait for itself. Where tasks were spawned in between, or two tools wait for each other, the wait ends after 30 seconds with
+//! `IN_PROGRESS`.
 //!
 //! When the caller's deadline passes, it gets `IN_PROGRESS` and the id of the execution; the execution goes on.
 //!
