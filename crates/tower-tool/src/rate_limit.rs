@@ -38,6 +38,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
+pub use tower_tool_core::store::Quota;
 use tower_tool_core::{LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 
 use crate::gate::{Gate, gated_future, inner_service_accessors};
@@ -47,42 +48,10 @@ const MAX_BUCKETS: usize = 100_000;
 /// Full of busy buckets, the map is not searched for idle ones more often than this.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// So many calls per period, and so many at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    count: NonZeroU32,
-    period: Duration,
-    burst: NonZeroU32,
-}
-
-impl Quota {
-    /// `count` calls a second, all of them at once if need be.
-    pub const fn per_second(count: NonZeroU32) -> Self {
-        Self { count, period: Duration::from_secs(1), burst: count }
-    }
-
-    /// `count` calls a minute, all of them at once if need be.
-    pub const fn per_minute(count: NonZeroU32) -> Self {
-        Self { count, period: Duration::from_secs(60), burst: count }
-    }
-
-    /// `count` calls an hour, all of them at once if need be.
-    pub const fn per_hour(count: NonZeroU32) -> Self {
-        Self { count, period: Duration::from_secs(3600), burst: count }
-    }
-
-    /// How many calls may come at once.
-    #[must_use]
-    pub const fn burst(mut self, burst: NonZeroU32) -> Self {
-        self.burst = burst;
-        self
-    }
-
-    fn to_governor(self) -> governor::Quota {
-        let each = (self.period / self.count.get()).max(Duration::from_nanos(1));
-        // The period is not zero, so there is always a quota.
-        governor::Quota::with_period(each).unwrap_or(governor::Quota::per_second(self.count)).allow_burst(self.burst)
-    }
+fn to_governor(quota: Quota) -> governor::Quota {
+    // It is never zero, so there is always a quota.
+    let per_each = governor::Quota::with_period(quota.each()).unwrap_or(governor::Quota::per_second(NonZeroU32::MIN));
+    per_each.allow_burst(quota.burst())
 }
 
 /// What names a bucket, beside the tenant: which calls count together.
@@ -194,7 +163,7 @@ fn limiter(quota: Quota, max: usize) -> Arc<Limiter> {
     let clock = Monotonic { start: Instant::now() };
     // Never swept yet, and long enough ago that the first need for it is met.
     let map = Mutex::new((HashMap::new(), Nanos::new(0)));
-    Arc::new(RateLimiter::new(quota.to_governor(), Buckets { max, clock, map }, clock))
+    Arc::new(RateLimiter::new(to_governor(quota), Buckets { max, clock, map }, clock))
 }
 
 /// Refuses callers that call too often. See the [module docs](self).

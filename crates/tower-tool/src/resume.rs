@@ -145,7 +145,7 @@ where
                         None => until,
                     });
                     let decided = match until {
-                        Some(until) => decided(ledger, id, until).await?,
+                        Some(until) => decided(ledger, &call, id, until).await?,
                         None => false,
                     };
                     if !decided {
@@ -164,7 +164,7 @@ where
 async fn resumed(ledger: &Ledger, call: &ToolCall, id: ApprovalId) -> Result<ToolCall, ToolError> {
     let refuse = |kind, message| ToolError::new(kind, message).with_detail("approval_id", id.to_string());
     let record = ledger
-        .by_approval(id)
+        .by_approval(call.context.principal().tenant(), id)
         .await?
         // Another's card is no card: nobody learns that it exists.
         .filter(|record| record.key.belongs_to(&call.context))
@@ -190,9 +190,10 @@ async fn resumed(ledger: &Ledger, call: &ToolCall, id: ApprovalId) -> Result<Too
 }
 
 /// Waits for the decision on a card. `false` if the caller's patience ends first.
-async fn decided(ledger: &Ledger, id: ApprovalId, until: Instant) -> Result<bool, ToolError> {
+async fn decided(ledger: &Ledger, call: &ToolCall, id: ApprovalId, until: Instant) -> Result<bool, ToolError> {
+    let tenant = call.context.principal().tenant();
     loop {
-        let Some((record, decide_by)) = ledger.is_pending(id).await? else {
+        let Some((record, decide_by)) = ledger.is_pending(tenant, id).await? else {
             return Ok(true);
         };
         let lapses = Instant::now() + ledger.store().now().until(decide_by);

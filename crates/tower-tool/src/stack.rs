@@ -47,7 +47,7 @@ pub type Stacked<S> = Audit<Resume<Validate<Approval<Idempotency<S>>>>>;
 fn default_quota() -> Quota {
     const PER_MINUTE: std::num::NonZeroU32 = std::num::NonZeroU32::MIN.saturating_add(599);
     const AT_ONCE: std::num::NonZeroU32 = std::num::NonZeroU32::MIN.saturating_add(59);
-    Quota::per_minute(PER_MINUTE).burst(AT_ONCE)
+    Quota::per_minute(PER_MINUTE).with_burst(AT_ONCE)
 }
 
 /// The recommended layers in the recommended order. See the [module docs](self).

@@ -7,11 +7,18 @@
 //! Rules for every store:
 //!
 //! - A swap that was acknowledged is as durable as the store promises to be, before the acknowledgement.
-//! - What [`Record::forget_at`] does not allow to forget is never forgotten. When there is no room left, refuse.
+//! - A swap that ended in an error may have been made or not. Never may it be made *later*, after the store has answered a
+//!   question about the record.
+//! - What [`Record::forget_at`] does not allow to forget is never forgotten. When there is no room left, results go first
+//!   ([`Limits`]), then refuse.
 //! - A record that cannot be read is an error, never a default.
+//!
+//! The crate `tower-tool-test` has a suite that holds a store to all of this.
 
 mod desk;
 mod io;
+mod limits;
+mod quota;
 mod record;
 
 use std::error::Error as StdError;
@@ -20,9 +27,11 @@ use std::sync::Arc;
 
 pub use desk::Desk;
 pub use io::Io;
+pub use limits::{Cap, Limits};
+pub use quota::{BucketKey, Quota, QuotaStore};
 pub use record::{
     Approval, Arguments, Asker, Body, ClosedApproval, Decision, Door, LEDGER_RECORD_VERSION, Record, RecordKey,
-    Revision, State, StoredError, StoredOutput,
+    Revision, Settled, State, StoredError, StoredOutput,
 };
 
 use crate::error::BoxError;
@@ -111,11 +120,16 @@ pub trait LedgerStore: fmt::Debug + Send + Sync + 'static {
     /// `since` that it is not at, it answers at once.
     fn changed<'a>(&'a self, topic: Topic<'a>, since: u64) -> Io<'a, Result<u64, StoreError>>;
 
-    /// The record that has, or had, this approval.
-    fn by_approval(&self, id: ApprovalId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>>;
+    /// The record of this tenant that has, or had, this approval.
+    fn by_approval<'a>(&'a self, tenant: &'a str, id: ApprovalId) -> Io<'a, Result<Option<Arc<Record>>, StoreError>>;
 
-    /// The record that has, or had, this execution.
-    fn by_execution(&self, id: ExecutionId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>>;
+    /// The record of this tenant's session that has, or had, this execution.
+    fn by_execution<'a>(
+        &'a self,
+        tenant: &'a str,
+        scope: &'a str,
+        id: ExecutionId,
+    ) -> Io<'a, Result<Option<Arc<Record>>, StoreError>>;
 
     /// Up to `limit` records of a tenant whose card is pending, oldest card first, after the card `after`.
     fn pending<'a>(
@@ -132,6 +146,20 @@ pub trait LedgerStore: fmt::Debug + Send + Sync + 'static {
         actor: &'a str,
         scope: &'a str,
     ) -> Io<'a, Result<Vec<RecordKey>, StoreError>>;
+
+    /// About `limit` records of all tenants, in whatever order, for operators. What is changed meanwhile may be left out or
+    /// come twice; what is not comes.
+    fn scan<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Io<'a, Result<Page, StoreError>>;
+}
+
+/// A part of all records. See [`LedgerStore::scan`].
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "records and where to go on, nothing else")]
+pub struct Page {
+    /// The records.
+    pub records: Vec<Arc<Record>>,
+    /// What to give as `after` to get the next page, `None` at the end.
+    pub next: Option<String>,
 }
 
 #[cfg(test)]

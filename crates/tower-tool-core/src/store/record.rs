@@ -1,7 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
@@ -9,8 +10,8 @@ use crate::{
     ToolOutput,
 };
 
-/// The version of the record's form.
-pub const LEDGER_RECORD_VERSION: u16 = 1;
+/// The version of the record's form. Version 1, which knew no retention, no stored arguments and no settlement, is still read.
+pub const LEDGER_RECORD_VERSION: u16 = 2;
 
 /// Counts the changes of a record. Compare-and-swap compares it.
 pub type Revision = u64;
@@ -253,14 +254,55 @@ fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Body>, D::
 }
 
 /// Data that `Debug` does not show.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Body(Arc<Value>);
+#[derive(Clone, PartialEq)]
+pub struct Body {
+    value: Arc<Value>,
+    bytes: u64,
+}
 
 impl Body {
+    /// Keeps this data.
+    pub fn new(value: Arc<Value>) -> Self {
+        let mut bytes = Bytes(0);
+        // Counting cannot fail, and a value can always be written.
+        let _ = serde_json::to_writer(&mut bytes, &*value);
+        Self { value, bytes: bytes.0 }
+    }
+
     /// The data.
     pub fn value(&self) -> &Arc<Value> {
-        &self.0
+        &self.value
+    }
+
+    /// How many bytes of JSON it is.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Serialize for Body {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Arc::deserialize(deserializer).map(Self::new)
+    }
+}
+
+/// Counts what is written to it.
+struct Bytes(u64);
+
+impl std::io::Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -274,7 +316,7 @@ impl StoredOutput {
     /// Keeps an output.
     pub fn new(output: &ToolOutput, observed_at: Timestamp) -> Self {
         Self {
-            data: Some(Body(Arc::clone(output.data()))),
+            data: Some(Body::new(Arc::clone(output.data()))),
             receipt: output.receipt().cloned(),
             source: output.source().cloned(),
             truncated: output.is_truncated(),
@@ -330,6 +372,26 @@ impl StoredError {
             .with_safe_message(self.safe_message.clone())
             .done(self.effect);
         self.details.iter().fold(error, |error, (name, value)| error.with_detail(name.clone(), value.clone()))
+    }
+}
+
+/// Who said what became of an execution that nobody could say it of, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Settled {
+    /// Who: an operator, or `reconcile` where the tool's own hook asked the provider.
+    pub by: Arc<str>,
+    /// When.
+    pub at: Timestamp,
+    /// On what grounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grounds: Option<String>,
+}
+
+impl Settled {
+    /// Settled by `by`, now.
+    pub fn new(by: impl Into<Arc<str>>, at: Timestamp, grounds: Option<String>) -> Self {
+        Self { by: by.into(), at, grounds }
     }
 }
 
@@ -432,6 +494,9 @@ pub struct Record {
     pub arguments_hash: Digest,
     /// Whether running twice is as good as running once.
     pub safe_to_repeat: bool,
+    /// For how long it is remembered that an outcome is unknown. Until somebody settles it, if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "keep_unknown_ms", with = "millis")]
+    pub keep_unknown: Option<Duration>,
     /// Where the intent stands.
     #[serde(flatten)]
     pub state: State,
@@ -454,6 +519,28 @@ pub struct Record {
     /// Earlier executions that did nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<ExecutionId>,
+    /// What runs or may have run, kept as long as that is so, for tools that can find out what happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Arguments>,
+    /// Who settled the latest execution, where that was needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
+}
+
+/// A time as whole milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "the signature that serde demands")]
+    pub(super) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map(Duration::from_millis))
+    }
 }
 
 impl Record {
@@ -474,6 +561,7 @@ impl Record {
             fingerprint: *intent.fingerprint(),
             arguments_hash: *intent.arguments_hash(),
             safe_to_repeat,
+            keep_unknown: None,
             state: State::Released,
             fence: 0,
             attempt: 0,
@@ -483,7 +571,14 @@ impl Record {
             approval: None,
             closed: Vec::new(),
             released: Vec::new(),
+            arguments: None,
+            settled: None,
         }
+    }
+
+    /// Whether the record was written by rules that are known here.
+    pub const fn is_readable(&self) -> bool {
+        1 <= self.version && self.version <= LEDGER_RECORD_VERSION
     }
 
     /// Every approval that this record answers for, the present one first.
@@ -496,9 +591,12 @@ impl Record {
         self.state.execution().into_iter().chain(self.released.iter().copied())
     }
 
-    /// Whether there is a result that could be dropped to make room.
-    pub fn has_body(&self) -> bool {
-        matches!(&self.state, State::Completed { output, .. } if output.data.is_some())
+    /// The result, unless there is none or it was dropped.
+    pub fn body(&self) -> Option<&Body> {
+        match &self.state {
+            State::Completed { output, .. } => output.data.as_ref(),
+            _ => None,
+        }
     }
 
     /// The record without the result, which is then known to have existed.
@@ -511,10 +609,20 @@ impl Record {
         record
     }
 
+    /// The record with this result in the place of the one that was taken out of it.
+    #[must_use]
+    pub fn with_body(mut self, body: Body) -> Self {
+        if let State::Completed { output, .. } = &mut self.state {
+            output.data = Some(body);
+        }
+        self
+    }
+
     /// When the record may be forgotten, `None` as long as somebody still has to settle it.
     pub fn forget_at(&self) -> Option<Timestamp> {
-        match self.state {
-            State::Running { .. } | State::Unknown { .. } => None,
+        let unknown_since = match self.state {
+            State::Running { lease_ends, .. } => lease_ends,
+            State::Unknown { since, .. } => since,
             State::Pending
             | State::Approved
             | State::Denied
@@ -522,7 +630,8 @@ impl Record {
             | State::Cancelled
             | State::Completed { .. }
             | State::Failed { .. }
-            | State::Released => Some(self.window_ends),
-        }
+            | State::Released => return Some(self.window_ends),
+        };
+        Some((unknown_since + self.keep_unknown?).max(self.window_ends))
     }
 }

@@ -13,7 +13,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_tool_core::store::{Approval, ClosedApproval, Decision, Record, State, StoredError, StoredOutput};
+use tower_tool_core::store::{
+    Approval, ClosedApproval, Decision, LEDGER_RECORD_VERSION, Record, State, StoredError, StoredOutput,
+};
 use tower_tool_core::{ApprovalId, Digest, Execution, ExecutionId, Intent, Timestamp, ToolOutput};
 
 use super::Settings;
@@ -94,6 +96,7 @@ fn first(
 /// The record after the present one, with the next revision.
 fn next(record: &Record) -> Record {
     let mut next = record.clone();
+    next.version = LEDGER_RECORD_VERSION;
     next.revision += 1;
     next
 }

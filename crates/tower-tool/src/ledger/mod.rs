@@ -31,10 +31,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_tool_core::store::{
-    Approval, Decision, Desk, LEDGER_RECORD_VERSION, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
+    Approval, Decision, Desk, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
 };
 use tower_tool_core::{
-    ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Timestamp, ToolError, ToolErrorKind,
+    ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Scope, Timestamp, ToolError, ToolErrorKind,
 };
 
 pub(crate) use machine::{Asked, Asking, Begun, Claiming, ClosedAs, Finished, OtherWording, Outcome};
@@ -254,7 +254,8 @@ impl Ledger {
         context: &CallContext,
     ) -> Result<Option<ExecutionStatus>, ToolError> {
         let now = self.store().now();
-        let record = self.store().by_execution(id).await.map_err(unavailable)?;
+        let (tenant, scope) = (context.principal().tenant(), context.scope().map_or("", Scope::as_str));
+        let record = self.store().by_execution(tenant, scope, id).await.map_err(unavailable)?;
         Ok(record
             .filter(|record| record.key.belongs_to(context) && record.execution_ids().any(|own| own == id))
             .filter(|record| machine::present(Some(record), now).is_some())
@@ -267,9 +268,9 @@ impl Ledger {
     ///
     /// If the store is not available.
     pub async fn card(&self, tenant: &str, id: ApprovalId) -> Result<Option<CardStatus>, ToolError> {
-        let record = self.by_approval(id).await?;
+        let record = self.by_approval(tenant, id).await?;
         let now = self.store().now();
-        Ok(record.filter(|record| *record.key.tenant == *tenant).and_then(|record| CardStatus::of(record, id, now)))
+        Ok(record.and_then(|record| CardStatus::of(record, id, now)))
     }
 
     /// The cards of a tenant that wait for a decision, oldest first. Whether the reader may see them is for the caller to know.
@@ -364,10 +365,12 @@ impl Ledger {
 
     /// The record that has, or had, this approval, as it is stored. What may be forgotten is forgotten, whether or not the
     /// store has got round to it.
-    pub(crate) async fn by_approval(&self, id: ApprovalId) -> Result<Option<Arc<Record>>, ToolError> {
-        let record = self.store().by_approval(id).await.map_err(unavailable)?;
+    pub(crate) async fn by_approval(&self, tenant: &str, id: ApprovalId) -> Result<Option<Arc<Record>>, ToolError> {
+        let record = self.store().by_approval(tenant, id).await.map_err(unavailable)?;
         let now = self.store().now();
-        Ok(record.filter(|record| machine::present(Some(record), now).is_some()))
+        Ok(record
+            .filter(|record| *record.key.tenant == *tenant)
+            .filter(|record| machine::present(Some(record), now).is_some()))
     }
 
     /// Waits until the record is not at this revision any more.
@@ -376,9 +379,13 @@ impl Ledger {
     }
 
     /// Whether the card still waits for a decision.
-    pub(crate) async fn is_pending(&self, id: ApprovalId) -> Result<Option<(Arc<Record>, Timestamp)>, ToolError> {
+    pub(crate) async fn is_pending(
+        &self,
+        tenant: &str,
+        id: ApprovalId,
+    ) -> Result<Option<(Arc<Record>, Timestamp)>, ToolError> {
         let now = self.store().now();
-        Ok(self.by_approval(id).await?.and_then(|record| {
+        Ok(self.by_approval(tenant, id).await?.and_then(|record| {
             let decide_by = record.approval.as_ref().filter(|card| card.id == id)?.decide_by;
             let pending = machine::present(Some(&record), now)?.state == State::Pending;
             pending.then_some((record, decide_by))
@@ -445,7 +452,7 @@ impl Desk for Ledger {
         decision: Decision,
     ) -> BoxFuture<'a, Result<Approval, ToolError>> {
         Box::pin(async move {
-            let record = self.by_approval(id).await?.filter(|record| *record.key.tenant == *tenant);
+            let record = self.by_approval(tenant, id).await?;
             let decided = match &record {
                 Some(record) => {
                     let settings = &self.inner.settings;
@@ -487,7 +494,7 @@ impl Desk for Ledger {
 fn check(key: &RecordKey, record: Option<&Record>) -> Result<(), ToolError> {
     let why = match record {
         Some(record) if record.key != *key => "the record under this key belongs to another",
-        Some(record) if record.version != LEDGER_RECORD_VERSION => "the record is of another version",
+        Some(record) if !record.is_readable() => "the record was written by a version that is not known here",
         _ => return Ok(()),
     };
     Err(unavailable(StoreError::corrupt(why)))

@@ -3,31 +3,28 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use tower_tool_core::store::{Io, LedgerStore, Record, RecordKey, Revision, State, StoreError, Swap, Topic};
+use tower_tool_core::store::{
+    Body, Cap, Io, LedgerStore, Limits, Page, Record, RecordKey, Revision, State, StoreError, Swap, Topic,
+};
 use tower_tool_core::{ApprovalId, Clock, Digest, ExecutionId, SystemClock, Timestamp};
-
-/// How many results are kept unless set.
-const MAX_BODIES: usize = 500;
-/// How many records are kept unless set.
-const MAX_RECORDS: usize = 100_000;
 
 /// A ledger store in memory.
 ///
-/// It keeps up to 500 results ([`max_bodies`](Self::max_bodies)) and drops the oldest first: what was done is still known then,
-/// and is not done again. It keeps up to 100 000 records ([`max_records`](Self::max_records)), and refuses new ones rather
-/// than forget one too early.
+/// It keeps as much as [`Limits`] say: the oldest results go first, and what was done is still known then, and is not done again.
+/// New records are refused rather than one forgotten too early.
 ///
 /// ```
 /// use tower_tool::Ledger;
 /// use tower_tool::memory::MemoryLedger;
+/// use tower_tool::store::{Cap, Limits};
 ///
-/// let ledger = Ledger::new(MemoryLedger::new().max_bodies(2_000));
+/// let limits = Limits::default().with_in_all(Cap::new(2_000, 64 << 20));
+/// let ledger = Ledger::new(MemoryLedger::new().with_limits(limits));
 /// # let _ = ledger;
 /// ```
 pub struct MemoryLedger {
     clock: Arc<dyn Clock>,
-    max_bodies: usize,
-    max_records: usize,
+    limits: Limits,
     state: Mutex<Store>,
     changed: Notify,
 }
@@ -35,15 +32,60 @@ pub struct MemoryLedger {
 #[derive(Default)]
 struct Store {
     records: HashMap<Digest, Arc<Record>>,
-    /// Oldest first. An entry counts only while the record still has that revision.
-    bodies: VecDeque<(Digest, Revision)>,
-    body_count: usize,
+    bodies: Bodies,
     /// When a record may be forgotten. An entry counts only while the record still says so.
     forget: BTreeSet<(Timestamp, Digest)>,
     approvals: HashMap<ApprovalId, Digest>,
     executions: HashMap<ExecutionId, Digest>,
     tenants: HashMap<Arc<str>, Cards>,
-    scopes: HashMap<[Arc<str>; 3], BTreeSet<Digest>>,
+    sessions: HashMap<[Arc<str>; 3], Session>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    records: BTreeSet<Digest>,
+    bodies: Bodies,
+}
+
+/// The results that are kept, of a session or of all.
+#[derive(Debug, Default)]
+struct Bodies {
+    /// Oldest first. An entry counts only while the record still has that revision.
+    queue: VecDeque<(Digest, Revision)>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Bodies {
+    fn add(&mut self, record: &Record, body: &Body) {
+        self.queue.push_back((record.key.digest, record.revision));
+        self.count += 1;
+        self.bytes += body.bytes();
+    }
+
+    fn remove(&mut self, body: &Body) {
+        self.count -= 1;
+        self.bytes -= body.bytes();
+    }
+
+    /// The oldest, if there is more than there may be.
+    fn surplus(&mut self, cap: Cap, records: &HashMap<Digest, Arc<Record>>) -> Option<Digest> {
+        while cap.is_exceeded_by(self.count, self.bytes) {
+            let (digest, revision) = self.queue.pop_front()?;
+            if holds(records, &digest, revision) {
+                return Some(digest);
+            }
+        }
+        // Entries of records that went otherwise.
+        if self.queue.len() as u64 > 64 + 2 * self.count {
+            self.queue.retain(|(digest, revision)| holds(records, digest, *revision));
+        }
+        None
+    }
+}
+
+fn holds(records: &HashMap<Digest, Arc<Record>>, digest: &Digest, revision: Revision) -> bool {
+    records.get(digest).is_some_and(|record| record.revision == revision && record.body().is_some())
 }
 
 #[derive(Debug, Default)]
@@ -56,11 +98,10 @@ struct Cards {
 // By hand: what is kept is other callers' business.
 impl fmt::Debug for MemoryLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clock, max_bodies, max_records, state: _, changed: _ } = self;
+        let Self { clock, limits, state: _, changed: _ } = self;
         f.debug_struct("MemoryLedger")
             .field("clock", clock)
-            .field("max_bodies", max_bodies)
-            .field("max_records", max_records)
+            .field("limits", limits)
             .field("records", &self.lock().records.len())
             .finish_non_exhaustive()
     }
@@ -80,26 +121,13 @@ impl MemoryLedger {
 
     /// An empty store on this clock.
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self {
-            clock: Arc::new(clock),
-            max_bodies: MAX_BODIES,
-            max_records: MAX_RECORDS,
-            state: Mutex::default(),
-            changed: Notify::new(),
-        }
+        Self { clock: Arc::new(clock), limits: Limits::default(), state: Mutex::default(), changed: Notify::new() }
     }
 
-    /// How many results are kept.
+    /// How much is kept.
     #[must_use]
-    pub fn max_bodies(mut self, max: usize) -> Self {
-        self.max_bodies = max;
-        self
-    }
-
-    /// How many records are kept.
-    #[must_use]
-    pub fn max_records(mut self, max: usize) -> Self {
-        self.max_records = max;
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -125,16 +153,15 @@ impl Store {
         expected: Option<Revision>,
         next: Option<Arc<Record>>,
         now: Timestamp,
-        limits: (usize, usize),
+        limits: &Limits,
     ) -> Result<Swap, StoreError> {
-        let (max_bodies, max_records) = limits;
         let current = self.records.get(&key.digest).cloned();
         if current.as_ref().map(|record| record.revision) != expected {
             return Ok(Swap::Lost(current));
         }
-        if current.is_none() && self.records.len() >= max_records {
+        if current.is_none() && self.records.len() as u64 >= limits.records() {
             self.forget_what_may_be(now);
-            if self.records.len() >= max_records {
+            if self.records.len() as u64 >= limits.records() {
                 return Err(StoreError::full());
             }
         }
@@ -145,10 +172,14 @@ impl Store {
             self.records.remove(&key.digest);
             return Ok(Swap::Won(current.ok_or_else(|| StoreError::corrupt("an absent record cannot be removed"))?));
         };
+        let next = match next.body() {
+            Some(body) if body.bytes() > limits.result_bytes() => Arc::new(next.without_body()),
+            _ => next,
+        };
         self.link(&next);
         self.records.insert(key.digest, Arc::clone(&next));
         self.forget_some(now);
-        self.drop_bodies(max_bodies);
+        self.drop_surplus(key, limits);
         Ok(Swap::Won(next))
     }
 
@@ -163,9 +194,11 @@ impl Store {
         if let Some(at) = record.forget_at() {
             self.forget.insert((at, digest));
         }
-        if record.has_body() {
-            self.bodies.push_back((digest, record.revision));
-            self.body_count += 1;
+        let session = self.sessions.entry(session_of(&record.key)).or_default();
+        session.records.insert(digest);
+        if let Some(body) = record.body() {
+            session.bodies.add(record, body);
+            self.bodies.add(record, body);
         }
         if let Some(card) = &record.approval {
             let cards = self.tenants.entry(Arc::clone(&record.key.tenant)).or_default();
@@ -174,7 +207,6 @@ impl Store {
                 cards.pending.insert((card.created_at, card.id), digest);
             }
         }
-        self.scopes.entry(scope_of(&record.key)).or_default().insert(digest);
     }
 
     /// Takes a record out of the indices, before `next` or nothing takes its place.
@@ -193,9 +225,7 @@ impl Store {
         if let Some(at) = record.forget_at() {
             self.forget.remove(&(at, digest));
         }
-        if record.has_body() {
-            self.body_count -= 1;
-        }
+        self.forget_body(record);
         if let Some(card) = &record.approval
             && let Some(cards) = self.tenants.get_mut(&record.key.tenant)
         {
@@ -203,13 +233,21 @@ impl Store {
             cards.pending.remove(&(card.created_at, card.id));
         }
         if next.is_none() {
-            let scope = scope_of(&record.key);
-            if let Some(digests) = self.scopes.get_mut(&scope) {
-                digests.remove(&digest);
-                if digests.is_empty() {
-                    self.scopes.remove(&scope);
+            let key = session_of(&record.key);
+            if let Some(session) = self.sessions.get_mut(&key) {
+                session.records.remove(&digest);
+                if session.records.is_empty() {
+                    self.sessions.remove(&key);
                 }
             }
+        }
+    }
+
+    fn forget_body(&mut self, record: &Record) {
+        let Some(body) = record.body() else { return };
+        self.bodies.remove(body);
+        if let Some(session) = self.sessions.get_mut(&session_of(&record.key)) {
+            session.bodies.remove(body);
         }
     }
 
@@ -235,31 +273,22 @@ impl Store {
         true
     }
 
-    fn drop_bodies(&mut self, max: usize) {
-        while self.body_count > max {
-            let Some((digest, revision)) = self.bodies.pop_front() else {
+    fn drop_surplus(&mut self, key: &RecordKey, limits: &Limits) {
+        loop {
+            let session = self.sessions.get_mut(&session_of(key));
+            let surplus = session.and_then(|session| session.bodies.surplus(limits.per_scope(), &self.records));
+            let Some(digest) = surplus.or_else(|| self.bodies.surplus(limits.in_all(), &self.records)) else {
                 return;
             };
-            if let Some(record) = self.records.get_mut(&digest)
-                && record.revision == revision
-                && record.has_body()
-            {
-                // The same revision: what is dropped is room, not knowledge.
-                *record = Arc::new(record.without_body());
-                self.body_count -= 1;
-            }
-        }
-        // Entries of records that went otherwise.
-        if self.bodies.len() > 64 + 2 * self.body_count {
-            let records = &self.records;
-            self.bodies.retain(|(digest, revision)| {
-                records.get(digest).is_some_and(|record| record.revision == *revision && record.has_body())
-            });
+            let Some(record) = self.records.get(&digest).cloned() else { return };
+            self.forget_body(&record);
+            // The same revision: what is dropped is room, not knowledge.
+            self.records.insert(digest, Arc::new(record.without_body()));
         }
     }
 }
 
-fn scope_of(key: &RecordKey) -> [Arc<str>; 3] {
+fn session_of(key: &RecordKey) -> [Arc<str>; 3] {
     [Arc::clone(&key.tenant), Arc::clone(&key.actor), Arc::clone(&key.scope)]
 }
 
@@ -278,7 +307,7 @@ impl LedgerStore for MemoryLedger {
         expected: Option<Revision>,
         next: Option<Arc<Record>>,
     ) -> Io<'a, Result<Swap, StoreError>> {
-        let swapped = self.lock().swap(key, expected, next, self.clock.now(), (self.max_bodies, self.max_records));
+        let swapped = self.lock().swap(key, expected, next, self.clock.now(), &self.limits);
         if matches!(swapped, Ok(Swap::Won(_))) {
             self.changed.notify_waiters();
         }
@@ -304,16 +333,22 @@ impl LedgerStore for MemoryLedger {
         })
     }
 
-    fn by_approval(&self, id: ApprovalId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>> {
+    fn by_approval<'a>(&'a self, tenant: &'a str, id: ApprovalId) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {
         let store = self.lock();
         let record = store.approvals.get(&id).and_then(|digest| store.records.get(digest));
-        Io::now(Ok(record.cloned()))
+        Io::now(Ok(record.filter(|record| *record.key.tenant == *tenant).cloned()))
     }
 
-    fn by_execution(&self, id: ExecutionId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>> {
+    fn by_execution<'a>(
+        &'a self,
+        tenant: &'a str,
+        scope: &'a str,
+        id: ExecutionId,
+    ) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {
         let store = self.lock();
         let record = store.executions.get(&id).and_then(|digest| store.records.get(digest));
-        Io::now(Ok(record.cloned()))
+        let is_theirs = |record: &&Arc<Record>| *record.key.tenant == *tenant && *record.key.scope == *scope;
+        Io::now(Ok(record.filter(is_theirs).cloned()))
     }
 
     fn pending<'a>(
@@ -347,13 +382,29 @@ impl LedgerStore for MemoryLedger {
     ) -> Io<'a, Result<Vec<RecordKey>, StoreError>> {
         let store = self.lock();
         let keys = store
-            .scopes
+            .sessions
             .get(&[tenant.into(), actor.into(), scope.into()])
             .into_iter()
-            .flatten()
+            .flat_map(|session| &session.records)
             .filter_map(|digest| store.records.get(digest))
             .map(|record| record.key.clone());
         Io::now(Ok(keys.collect()))
+    }
+
+    fn scan<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Io<'a, Result<Page, StoreError>> {
+        let store = self.lock();
+        let after = match after.map(str::parse::<Digest>).transpose() {
+            Ok(after) => after,
+            Err(error) => return Io::now(Err(StoreError::corrupt(error))),
+        };
+        let mut digests: Vec<_> =
+            store.records.keys().filter(|digest| after.is_none_or(|after| **digest > after)).collect();
+        digests.sort_unstable();
+        let more = digests.len() > limit;
+        digests.truncate(limit);
+        let next = more.then(|| digests.last().map(ToString::to_string)).flatten();
+        let records = digests.into_iter().filter_map(|digest| store.records.get(digest).cloned()).collect();
+        Io::now(Ok(Page { records, next }))
     }
 }
 

@@ -208,7 +208,7 @@ async fn there_is_no_window_whose_edge_lets_twice_as_many_through() {
 #[tokio::test(start_paused = true)]
 async fn no_interval_as_long_as_the_period_lets_through_more_than_the_quota_and_the_burst() {
     let (quota, burst) = (20, 5);
-    let tools = limited(RateLimitLayer::new(Quota::per_minute(n(quota)).burst(n(burst))));
+    let tools = limited(RateLimitLayer::new(Quota::per_minute(n(quota)).with_burst(n(burst))));
     let mut passed: Vec<Instant> = Vec::new();
     let mut dice = 7_u64;
     for _ in 0..3_000 {
@@ -229,10 +229,10 @@ async fn no_interval_as_long_as_the_period_lets_through_more_than_the_quota_and_
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_not_too_early_and_not_too_late() {
     for quota in [
-        Quota::per_minute(n(7)).burst(n(1)),
-        Quota::per_second(n(3)).burst(n(2)),
-        Quota::per_hour(n(11)).burst(n(1)),
-        Quota::per_second(n(1_500)).burst(n(1)),
+        Quota::per_minute(n(7)).with_burst(n(1)),
+        Quota::per_second(n(3)).with_burst(n(2)),
+        Quota::per_hour(n(11)).with_burst(n(1)),
+        Quota::per_second(n(1_500)).with_burst(n(1)),
     ] {
         let tools = limited(RateLimitLayer::new(quota));
         for _ in 0..20 {

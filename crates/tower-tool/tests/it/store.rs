@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 use tower_tool::memory::MemoryLedger;
-use tower_tool::store::{Io, LedgerStore, Record, RecordKey, Revision, StoreError, Swap, Topic};
+use tower_tool::store::{Io, LedgerStore, Page, Record, RecordKey, Revision, StoreError, Swap, Topic};
 use tower_tool::{ApprovalId, ExecutionId, Timestamp};
 
 /// What a process has of a store that it shares with others. Clones are the same wire.
@@ -129,12 +129,17 @@ impl LedgerStore for Wire {
         self.store.changed(topic, since)
     }
 
-    fn by_approval(&self, id: ApprovalId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>> {
-        self.ask(move || self.store.by_approval(id))
+    fn by_approval<'a>(&'a self, tenant: &'a str, id: ApprovalId) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {
+        self.ask(move || self.store.by_approval(tenant, id))
     }
 
-    fn by_execution(&self, id: ExecutionId) -> Io<'_, Result<Option<Arc<Record>>, StoreError>> {
-        self.ask(move || self.store.by_execution(id))
+    fn by_execution<'a>(
+        &'a self,
+        tenant: &'a str,
+        scope: &'a str,
+        id: ExecutionId,
+    ) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {
+        self.ask(move || self.store.by_execution(tenant, scope, id))
     }
 
     fn pending<'a>(
@@ -153,5 +158,9 @@ impl LedgerStore for Wire {
         scope: &'a str,
     ) -> Io<'a, Result<Vec<RecordKey>, StoreError>> {
         self.ask(move || self.store.in_scope(tenant, actor, scope))
+    }
+
+    fn scan<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Io<'a, Result<Page, StoreError>> {
+        self.ask(move || self.store.scan(after, limit))
     }
 }

@@ -100,18 +100,30 @@ impl MemoryLedger {
         assert_eq!(store.approvals, expected.approvals);
         assert_eq!(store.executions, expected.executions);
         assert_eq!(store.forget, expected.forget);
-        assert_eq!(store.scopes, expected.scopes);
-        assert_eq!(store.body_count, expected.body_count);
+        assert_eq!(store.bodies.count, expected.bodies.count);
+        assert_eq!(store.bodies.bytes, expected.bodies.bytes);
+        assert_eq!(store.sessions.len(), expected.sessions.len());
         for (tenant, cards) in &store.tenants {
             let expected = expected.tenants.get(tenant);
             assert_eq!(cards.pending, expected.map(|cards| cards.pending.clone()).unwrap_or_default());
         }
-        let known = |(digest, revision): &(Digest, Revision)| {
-            store.records.get(digest).is_some_and(|record| record.revision == *revision && record.has_body())
-        };
-        let found: HashSet<_> = store.bodies.iter().filter(|entry| known(entry)).collect();
-        assert_eq!(found.len(), store.body_count, "a body is forgotten");
-        assert!(store.bodies.len() <= 64 + 2 * store.body_count.max(1), "what is gone piles up");
+        for (key, session) in &store.sessions {
+            let expected = &expected.sessions[key];
+            assert_eq!(session.records, expected.records);
+            assert_eq!((session.bodies.count, session.bodies.bytes), (expected.bodies.count, expected.bodies.bytes));
+            session.bodies.assert_whole(&store.records);
+        }
+        store.bodies.assert_whole(&store.records);
+    }
+}
+
+impl Bodies {
+    #[track_caller]
+    fn assert_whole(&self, records: &HashMap<Digest, Arc<Record>>) {
+        let found: HashSet<_> =
+            self.queue.iter().filter(|(digest, revision)| holds(records, digest, *revision)).collect();
+        assert_eq!(found.len() as u64, self.count, "a body is forgotten");
+        assert!(self.queue.len() as u64 <= 64 + 2 * self.count.max(1), "what is gone piles up");
     }
 }
 
@@ -130,13 +142,14 @@ fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 
 #[test]
 fn the_oldest_results_make_room_and_are_known_to_have_been() {
-    let store = MemoryLedger::with_clock(FakeClock::new()).max_bodies(3);
+    let store =
+        MemoryLedger::with_clock(FakeClock::new()).with_limits(Limits::default().with_in_all(Cap::new(3, u64::MAX)));
     let now = store.now();
     let records: Vec<_> = (0..10).map(|n| store.in_state(n, completed(json!(n), now)).unwrap()).collect();
     for (n, record) in records.iter().enumerate() {
         let kept = store.now_is(&record.key).unwrap();
         assert_eq!(kept.revision, record.revision, "what is dropped is room, not knowledge");
-        assert_eq!(kept.has_body(), n >= 7, "{n}");
+        assert_eq!(kept.body().is_some(), n >= 7, "{n}");
         let State::Completed { output, .. } = &kept.state else { panic!("{:?}", kept.state) };
         assert_eq!(output.receipt.as_ref().unwrap().external_ids()["desk"], "TK-1");
         assert_eq!(output.observed_at, now);
@@ -154,15 +167,17 @@ fn the_oldest_results_make_room_and_are_known_to_have_been() {
 
 #[test]
 fn a_store_without_room_for_results_still_knows_what_was_done() {
-    let store = MemoryLedger::with_clock(FakeClock::new()).max_bodies(0);
+    let store =
+        MemoryLedger::with_clock(FakeClock::new()).with_limits(Limits::default().with_in_all(Cap::new(0, u64::MAX)));
     let record = store.in_state(1, completed(json!(1), store.now())).unwrap();
-    assert!(!store.now_is(&record.key).unwrap().has_body());
+    assert!(!store.now_is(&record.key).unwrap().body().is_some());
     store.assert_consistent();
 }
 
 #[test]
 fn only_results_make_room() {
-    let store = MemoryLedger::with_clock(FakeClock::new()).max_bodies(0);
+    let store =
+        MemoryLedger::with_clock(FakeClock::new()).with_limits(Limits::default().with_in_all(Cap::new(0, u64::MAX)));
     let now = store.now();
     let others = [running(now), unknown(now), failed(), State::Released, State::Denied];
     let records: Vec<_> = (0..).zip(others).map(|(n, state)| store.in_state(n, state).unwrap()).collect();
@@ -176,7 +191,8 @@ fn only_results_make_room() {
 
 #[test]
 fn results_of_one_record_over_and_over_do_not_pile_up() {
-    let store = MemoryLedger::with_clock(FakeClock::new()).max_bodies(10);
+    let store =
+        MemoryLedger::with_clock(FakeClock::new()).with_limits(Limits::default().with_in_all(Cap::new(10, u64::MAX)));
     for n in 0..5_000 {
         store.in_state(n % 3, completed(json!(n), store.now())).unwrap();
     }
@@ -186,7 +202,7 @@ fn results_of_one_record_over_and_over_do_not_pile_up() {
 #[test]
 fn a_full_store_refuses_and_forgets_nothing_too_early() {
     let clock = FakeClock::new();
-    let store = MemoryLedger::with_clock(clock.clone()).max_records(4);
+    let store = MemoryLedger::with_clock(clock.clone()).with_limits(Limits::default().with_records(4));
     let now = store.now();
     let states = [completed(json!(1), now), running(now), unknown(now), State::Released];
     let kept: Vec<_> = (0..).zip(states).map(|(n, state)| store.in_state(n, state).unwrap()).collect();
@@ -203,7 +219,7 @@ fn a_full_store_refuses_and_forgets_nothing_too_early() {
 #[test]
 fn what_may_be_forgotten_makes_room_and_nothing_else_ever() {
     let clock = FakeClock::new();
-    let store = MemoryLedger::with_clock(clock.clone()).max_records(4);
+    let store = MemoryLedger::with_clock(clock.clone()).with_limits(Limits::default().with_records(4));
     let now = store.now();
     let kept = [store.in_state(0, running(now)).unwrap(), store.in_state(1, unknown(now)).unwrap()];
     store.in_state(2, completed(json!(1), now)).unwrap();
@@ -300,7 +316,7 @@ fn cards_are_found_oldest_first_and_page_by_page() {
     assert!(page(cards.last().copied(), 3).is_empty());
 
     // One that was decided meanwhile is still a place to go on from.
-    let mut decided = Record::clone(&at_hand(store.by_approval(cards[2])).unwrap().unwrap());
+    let mut decided = Record::clone(&at_hand(store.by_approval("acme", cards[2])).unwrap().unwrap());
     decided.state = State::Denied;
     store.put(decided).unwrap();
     assert_eq!(page(Some(cards[2]), usize::MAX), cards[3..]);
@@ -322,7 +338,8 @@ fn random(state: &mut u64) -> usize {
 fn the_indices_say_what_the_records_say_whatever_happens() {
     for mut seed in 0..40 {
         let clock = FakeClock::new();
-        let store = MemoryLedger::with_clock(clock.clone()).max_bodies(5).max_records(20);
+        let store = MemoryLedger::with_clock(clock.clone())
+            .with_limits(Limits::default().with_in_all(Cap::new(5, u64::MAX)).with_records(20));
         for _ in 0..200 {
             let now = store.now();
             let context = context(["acme", "other"][random(&mut seed) % 2], ["s1", "s2"][random(&mut seed) % 2]);
@@ -362,10 +379,19 @@ fn the_indices_say_what_the_records_say_whatever_happens() {
                 Ok(record) if record.forget_at().is_some_and(|at| at <= store.now()) => {}
                 Ok(record) => {
                     for id in record.approval_ids() {
-                        assert_eq!(at_hand(store.by_approval(id)).unwrap().unwrap().key, record.key);
+                        assert_eq!(
+                            at_hand(store.by_approval(&record.key.tenant, id)).unwrap().unwrap().key,
+                            record.key
+                        );
                     }
                     for id in record.execution_ids() {
-                        assert_eq!(at_hand(store.by_execution(id)).unwrap().unwrap().key, record.key);
+                        assert_eq!(
+                            at_hand(store.by_execution(&record.key.tenant, &record.key.scope, id))
+                                .unwrap()
+                                .unwrap()
+                                .key,
+                            record.key
+                        );
                     }
                     let scope = at_hand(store.in_scope(&record.key.tenant, "alice", &record.key.scope)).unwrap();
                     assert!(scope.contains(&record.key));
@@ -373,7 +399,7 @@ fn the_indices_say_what_the_records_say_whatever_happens() {
                 Err(error) => assert!(error.is_full()),
             }
             store.assert_consistent();
-            assert!(store.len() <= 20 && store.lock().body_count <= 5);
+            assert!(store.len() <= 20 && store.lock().bodies.count <= 5);
         }
     }
 }
@@ -409,7 +435,7 @@ fn whoever_waits_for_what_is_forgotten_is_woken_too() {
     // While there is room, and in search of it.
     for max in [9, 1] {
         let clock = FakeClock::new();
-        let store = MemoryLedger::with_clock(clock.clone()).max_records(max);
+        let store = MemoryLedger::with_clock(clock.clone()).with_limits(Limits::default().with_records(max));
         let record = store.in_state(1, State::Released).unwrap();
         let mut waiting = pin!(store.changed(Topic::Record(&record.key), record.revision));
         assert!(poll(waiting.as_mut()).is_pending());

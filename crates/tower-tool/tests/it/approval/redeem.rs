@@ -138,7 +138,7 @@ async fn a_card_that_is_forgotten_answers_no_more() {
     assert_eq!(shop.ledger.execution(execution, &alice()).await.unwrap().unwrap().state(), "completed");
     shop.clock.advance(Duration::from_secs(24 * 3600)).await;
     // The record still lies in the store, and what is over is over all the same.
-    assert!(shop.ledger.store().by_approval(id).await.unwrap().is_some());
+    assert!(shop.ledger.store().by_approval("acme", id).await.unwrap().is_some());
     assert!(shop.ledger.execution(execution, &alice()).await.unwrap().is_none());
     assert_refused(shop.resume(id, "A-1").await, ToolErrorKind::ApprovalNotFound);
     assert!(shop.ledger.card("acme", id).await.unwrap().is_none());

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tower_tool::memory::MemoryLedger;
 use tower_tool::store::LedgerStore as _;
+use tower_tool::store::Limits;
 use tower_tool::{
     CallContext, Category, Clock as _, Effect, Ledger, Principal, Provenance, Retry, Scope, ToolCall, ToolErrorKind,
 };
@@ -250,7 +251,7 @@ async fn a_clock_that_is_set_back_makes_nothing_run_again() {
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_is_full_refuses_before_it_executes() {
     let clock = FakeClock::new();
-    let store = MemoryLedger::with_clock(clock.clone()).max_records(2);
+    let store = MemoryLedger::with_clock(clock.clone()).with_limits(Limits::default().with_records(2));
     let tool = writes("write");
     let tools = gated(&Ledger::new(store), &[&tool]);
     for n in 0..2 {

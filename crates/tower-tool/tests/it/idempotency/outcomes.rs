@@ -7,6 +7,7 @@ use tower::ServiceBuilder;
 use tower_tool::idempotency::IdempotencyLayer;
 use tower_tool::journal::Note;
 use tower_tool::memory::MemoryLedger;
+use tower_tool::store::{Cap, Limits};
 use tower_tool::validate::ValidateLayer;
 use tower_tool::{
     Category, Clock as _, Effect, Ledger, Provenance, Receipt, Retry, Risk, ToolError, ToolErrorKind, ToolOutput,
@@ -91,7 +92,8 @@ async fn a_replay_says_that_it_is_one_and_of_what() {
 #[tokio::test(start_paused = true)]
 async fn what_was_done_is_known_when_its_result_is_not_kept_any_more() {
     let clock = FakeClock::new();
-    let store = MemoryLedger::with_clock(clock.clone()).max_bodies(1);
+    let store =
+        MemoryLedger::with_clock(clock.clone()).with_limits(Limits::default().with_in_all(Cap::new(1, u64::MAX)));
     let receipt = Receipt::new().with_external_id("desk", "TK-1");
     let tool = writes("write").with_answer(ToolOutput::new(json!("first")).with_receipt(receipt));
     let tools = gated(&Ledger::new(store), &[&tool]);
