@@ -1,0 +1,1 @@
+//! tower-tool's stores over SQLite.
