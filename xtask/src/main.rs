@@ -4,13 +4,16 @@
 
 mod install;
 mod members;
+mod redis;
 mod service;
 mod step;
 mod suite;
 
 use std::env;
+use std::path::Path;
 use std::process::ExitCode;
 
+use crate::redis::Servers;
 use crate::service::Service;
 use crate::step::{Outcome, Steps, cargo, run};
 use crate::suite::{Counts, Ignored};
@@ -25,6 +28,7 @@ commands:
 
 environment:
   CHROMIUM, CHROMEDRIVER    the browser and its driver, where they are not on the path
+  REDIS_SERVER              the Redis server, where it is not on the path
   TOWER_TOOL_CORPORA        the directory of the corpora; without it the tests over them are left out
 ";
 
@@ -64,13 +68,21 @@ fn test(steps: &mut Steps, ignored: Ignored) -> Counts {
     let Some(driver) = steps.run("start chromedriver", || Service::chromedriver(&browser)) else {
         return counts;
     };
+    let Some(own) = steps.run("redis", install::redis) else {
+        return counts;
+    };
+    let servers = servers(steps, &own, ignored);
+    let Some(redis) = steps.run("start redis", || Service::redis(&own)) else {
+        return counts;
+    };
     steps.run("tests", || {
         let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
         tests.env("CHROMIUM", &browser.chromium).env("CHROMEDRIVER_URL", driver.url());
+        tests.env("REDIS_SERVER", &own).env("REDIS_SERVERS", servers.list()).env("REDIS_URL", redis.url());
         suite::run(tests, ignored, &mut counts)
     });
-    steps.run("stop chromedriver", || {
-        drop(driver);
+    steps.run("stop chromedriver and redis", || {
+        drop((driver, redis));
         Ok(())
     });
     for features in ["preserve_order", "arbitrary_precision"] {
@@ -94,6 +106,22 @@ fn test(steps: &mut Steps, ignored: Ignored) -> Counts {
         steps.notice(format!("tests were left out: {}", counts.tell_ignored()));
     }
     counts
+}
+
+/// Gets the servers of other versions. Where no test may be left out, none of them may be missing.
+fn servers(steps: &mut Steps, own: &Path, ignored: Ignored) -> Servers {
+    let mut servers = Servers::default();
+    steps.run("redis and valkey of other versions", || {
+        servers = redis::servers(own);
+        match ignored {
+            Ignored::Refused => servers.complete(),
+            Ignored::Told => Ok(()),
+        }
+    });
+    for missing in &servers.missing {
+        steps.notice(missing.as_str());
+    }
+    servers
 }
 
 /// Runs every check. One that fails does not keep the others from being run.

@@ -25,6 +25,7 @@ const LEASH: &str = r#""$@" & read -r _; kill -s KILL 0"#;
 
 /// A running program with whatever it started.
 pub(crate) struct Service {
+    scheme: &'static str,
     address: SocketAddr,
     group: Child,
     /// Where it may leave what nobody needs afterwards, such as browser profiles.
@@ -37,17 +38,27 @@ impl Service {
         let address = free_address().map_err(|error| format!("there is no free port: {error}"))?;
         let mut driver = Command::new(&browser.chromedriver);
         driver.arg(format!("--port={}", address.port()));
-        Self::start("chromedriver", &driver, address, chromedriver_is_ready)
+        Self::start("chromedriver", "http", &driver, address, chromedriver_is_ready)
+    }
+
+    /// Starts a Redis server that keeps nothing, and waits until it answers.
+    pub(crate) fn redis(server: &Path) -> Outcome<Self> {
+        let address = free_address().map_err(|error| format!("there is no free port: {error}"))?;
+        let mut redis = Command::new(server);
+        redis.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
+        redis.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]);
+        Self::start("redis", "redis", &redis, address, redis_is_ready)
     }
 
     fn start(
         name: &str,
+        scheme: &'static str,
         program: &Command,
         address: SocketAddr,
         is_ready: fn(SocketAddr) -> io::Result<bool>,
     ) -> Outcome<Self> {
         let log = Path::new("target/xtask").join(name).with_extension("log");
-        let service = Self::spawn(program, address, &Path::new(ROOT).join(&log))
+        let service = Self::spawn(scheme, program, address, &Path::new(ROOT).join(&log))
             .map_err(|error| format!("{name} could not be started: {error}"))?;
         println!("    {name} listens at {}, its log is `{}`", service.url(), log.display());
         for _ in 0..TRIES {
@@ -61,7 +72,7 @@ impl Service {
     }
 
     /// Starts the program on its leash, in a process group of its own.
-    fn spawn(program: &Command, address: SocketAddr, log: &Path) -> io::Result<Self> {
+    fn spawn(scheme: &'static str, program: &Command, address: SocketAddr, log: &Path) -> io::Result<Self> {
         let scratch = env::temp_dir().join(format!("tower-tool-{}-{}", process::id(), address.port()));
         fs::create_dir(&scratch)?;
         if let Some(directory) = log.parent() {
@@ -74,17 +85,18 @@ impl Service {
             .arg(program.get_program())
             .args(program.get_args())
             .env("TMPDIR", &scratch)
+            .current_dir(&scratch)
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
-        Ok(Self { address, group: shell.spawn()?, scratch })
+        Ok(Self { scheme, address, group: shell.spawn()?, scratch })
     }
 
     /// Where the service listens.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 }
 
@@ -119,6 +131,15 @@ fn chromedriver_is_ready(address: SocketAddr) -> io::Result<bool> {
             return Ok(false);
         }
     }
+}
+
+fn redis_is_ready(address: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect_timeout(&address, PAUSE)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer)?;
+    Ok(answer == *b"+PONG\r\n")
 }
 
 #[expect(clippy::disallowed_methods, reason = "a foreign program sends no event when it becomes ready")]

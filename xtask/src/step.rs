@@ -2,11 +2,20 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The directory of the workspace.
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// A directory for what these commands make and fetch: `target/xtask/` and this name, absolute.
+pub(crate) fn scratch(name: &str) -> Outcome<PathBuf> {
+    let directory = Path::new(ROOT).join("target/xtask").join(name);
+    let made = fs::create_dir_all(&directory).and_then(|()| fs::canonicalize(&directory));
+    made.map_err(|error| format!("`{}` could not be made: {error}", directory.display()))
+}
 
 /// What a step gives, or why it failed, in the words that the summary prints.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
@@ -88,7 +97,7 @@ pub(crate) fn run(mut command: Command) -> Outcome {
 
 /// The command as it is typed, for messages.
 pub(crate) fn line(command: &Command) -> String {
-    let program = std::path::Path::new(command.get_program());
+    let program = Path::new(command.get_program());
     let words = program.file_name().into_iter().chain(command.get_args());
     format!("`{}`", words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" "))
 }
