@@ -3,3 +3,5 @@
 
 #[cfg(feature = "browser")]
 mod browser;
+#[cfg(all(unix, feature = "redis"))]
+mod redis;
