@@ -418,11 +418,11 @@ fn end(leash: &mut Child) {
 /// A port that was free a moment ago, with the one of a cluster's bus, and is given to nobody else in this process.
 fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Test binaries that run at once begin at different places.
-    let offset = u16::try_from(process::id() % u32::from(PORTS)).unwrap_or_default();
+    // Test binaries that run at once begin far from each other.
+    let first = process::id().wrapping_mul(1009);
     for _ in 0..PORTS {
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST_PORT + (offset.wrapping_mul(7).wrapping_add(next)) % PORTS;
+        let next = first.wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+        let port = FIRST_PORT + u16::try_from(next % u32::from(PORTS)).unwrap_or_default();
         let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
         if is_free(port) && is_free(port + BUS) {
             return Ok(port);
