@@ -118,8 +118,8 @@ fn servers(steps: &mut Steps, own: &Path, ignored: Ignored) -> Servers {
             Ignored::Told => Ok(()),
         }
     });
-    for missing in &servers.missing {
-        steps.notice(missing.as_str());
+    if ignored == Ignored::Told {
+        servers.missing.iter().for_each(|missing| steps.notice(missing.as_str()));
     }
     servers
 }

