@@ -1,23 +1,43 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use crate::store::Record;
 use crate::{ApprovalId, Digest, Execution, Intent};
 
 /// The right to execute one intent with exactly these arguments, under the definition of the tool that was shown.
 ///
 /// The approval layer puts it on the call, and dispatch demands it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     intent: Digest,
     arguments_hash: Digest,
     definition: Digest,
     approval: ApprovalId,
+    seen: Option<Arc<Record>>,
 }
 
 impl Grant {
     /// Grants `intent` under `definition`, by the decision on `approval`. For a layer that has seen that decision.
     pub fn new(intent: &Intent, definition: Digest, approval: ApprovalId) -> Self {
-        Self { intent: intent.record().digest, arguments_hash: *intent.arguments_hash(), definition, approval }
+        Self {
+            intent: intent.record().digest,
+            arguments_hash: *intent.arguments_hash(),
+            definition,
+            approval,
+            seen: None,
+        }
+    }
+
+    /// Says what the record looked like, so that whoever claims under the grant need not read it first.
+    #[must_use]
+    pub fn with_record(mut self, record: Arc<Record>) -> Self {
+        self.seen = Some(record);
+        self
+    }
+
+    /// What the record looked like. It may have changed since.
+    pub fn record(&self) -> Option<&Arc<Record>> {
+        self.seen.as_ref()
     }
 
     /// Whether the grant is for this intent, these arguments and this definition.
@@ -43,12 +63,47 @@ pub struct Claim {
     intent: Digest,
     execution: Execution,
     state: Arc<AtomicU8>,
+    inquiry: Option<Arc<OnceLock<Verdict>>>,
+}
+
+/// What came of an inquiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "it happened or it did not")]
+pub enum Verdict {
+    /// It happened.
+    Done,
+    /// It did not happen.
+    NotDone,
 }
 
 impl Claim {
     /// The claim of `execution` on `intent`. For a layer whose ledger has recorded it.
     pub fn new(intent: &Intent, execution: Execution) -> Self {
-        Self { intent: intent.record().digest, execution, state: Arc::new(AtomicU8::new(UNUSED)) }
+        Self { intent: intent.record().digest, execution, state: Arc::new(AtomicU8::new(UNUSED)), inquiry: None }
+    }
+
+    /// No right to execute: only to find out what became of an execution of this intent. Dispatch asks the hook of the spec
+    /// instead of the tool.
+    pub fn to_find_out(intent: &Intent, execution: Execution) -> Self {
+        Self { inquiry: Some(Arc::default()), ..Self::new(intent, execution) }
+    }
+
+    /// Whether it is there to find out, not to execute.
+    pub fn is_inquiry(&self) -> bool {
+        self.inquiry.is_some()
+    }
+
+    /// Says what was found out. For dispatch.
+    pub fn find(&self, verdict: Verdict) {
+        if let Some(found) = &self.inquiry {
+            // The first answer stands.
+            let _ = found.set(verdict);
+        }
+    }
+
+    /// What was found out, if anything.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.inquiry.as_ref()?.get().copied()
     }
 
     /// Whether the claim is for this intent.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::canonical::{HashKey, Hasher};
 use crate::marks::Entry;
-use crate::store::{Approval, Record, RecordKey};
+use crate::store::{Approval, Arguments, Record, RecordKey};
 use crate::{CallContext, Digest};
 
 /// The version of the fingerprint that [`Intent::new`] makes. A change of it would let calls run twice, or not at all.
@@ -129,6 +129,12 @@ impl Intent {
             target,
             hash_key: rules.hash_key.cloned(),
         })
+    }
+
+    /// The same intent, about the arguments that the ledger has stored for it.
+    #[must_use]
+    pub fn about(&self, stored: &Arguments) -> Self {
+        Self { arguments_hash: stored.hash, ..self.clone() }
     }
 
     /// Where the ledger keeps this intent.

@@ -49,6 +49,10 @@ pub enum Note {
     Replayed(ExecutionId),
     /// The answer is that of an execution under way.
     Joined(ExecutionId),
+    /// It is being found out what became of an execution.
+    Reconciling(ExecutionId),
+    /// The result came when the intent was not this execution's any more: there may be two effects.
+    ClaimLost(ExecutionId),
     /// The tool was called.
     Dispatched,
     /// The tool has answered.

@@ -84,7 +84,7 @@ mod tool_fn;
 pub mod toolset;
 pub mod validate;
 
-pub use ledger::{Ledger, LedgerBuilder};
+pub use ledger::{Ledger, LedgerBuilder, Settlement};
 pub use stack::Stack;
 pub use tool_fn::{IntoOutput, ToolExt, ToolService, WithReceipt, tool_fn, tool_service};
 pub use toolset::{BoxToolset, Toolset};

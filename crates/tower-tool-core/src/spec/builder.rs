@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Inner, Reading, ToolNameError, ToolSpec, check_name, schema};
-use crate::{Digest, Risk};
+use crate::reconcile::{Inquiry, ReconcileHook, Reconciled};
+use crate::{Digest, Risk, ToolError};
 
 /// A spec that cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +81,7 @@ impl SpecBuilder {
             reading: Reading::default(),
             input_schema: json!({ "type": "object", "properties": {} }),
             output_schema: None,
+            reconcile: None,
             definition: Digest::from_bytes([0; 32]),
         };
         Self { inner, types: PhantomData }
@@ -127,6 +131,41 @@ impl<I, O> SpecBuilder<I, O> {
     /// `DUPLICATE_INTENT`.
     pub fn replay_other_wording(mut self) -> Self {
         self.inner.replays_other_wording = true;
+        self
+    }
+
+    /// How to find out what became of an execution whose outcome nobody knows, such as by asking the provider with the key that
+    /// the tool has passed on to it. It is asked before anybody is told that the outcome is unknown, and an error of it leaves
+    /// the outcome unknown. The arguments are kept with the execution for it until the outcome is known.
+    ///
+    /// It must not do what the tool does. Say [`NotDone`](Reconciled::NotDone) only of what will not happen any more: the intent
+    /// is free again then, and a request that is still on its way would be a second effect.
+    ///
+    /// Names its types after [`input`](Self::input) and [`output`](Self::output) have set them.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use tower_tool_core::{Inquiry, Reconciled, Risk, ToolSpec};
+    ///
+    /// let spec = ToolSpec::builder("refund")
+    ///     .description("Refund a payment. Use when the customer is owed money.")
+    ///     .risk(Risk::Critical)
+    ///     .reconcile(|inquiry: Inquiry| async move {
+    ///         // Ask the provider for the payment with the key `inquiry.execution.provider_key`.
+    ///         Ok(Reconciled::done(json!({ "refund": "re_1" })))
+    ///     })
+    ///     .build()?;
+    /// assert!(spec.reconcile_hook().is_some());
+    /// # Ok::<(), tower_tool_core::SpecError>(())
+    /// ```
+    pub fn reconcile<F, Fut>(mut self, hook: F) -> Self
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        F: Fn(Inquiry<I>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reconciled<O>, ToolError>> + Send + 'static,
+    {
+        self.inner.reconcile = Some(ReconcileHook::new(hook));
         self
     }
 

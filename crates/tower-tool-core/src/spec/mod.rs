@@ -17,6 +17,7 @@ pub use lint::Lint;
 pub use name::{ToolNameError, check_name, folded_name};
 
 use crate::canonical::Hasher;
+use crate::reconcile::ReconcileHook;
 use crate::{Digest, Risk};
 
 #[derive(Debug)]
@@ -32,6 +33,7 @@ struct Inner {
     reading: Reading,
     input_schema: Value,
     output_schema: Option<Value>,
+    reconcile: Option<ReconcileHook>,
     definition: Digest,
 }
 
@@ -161,7 +163,12 @@ impl<I, O> ToolSpec<I, O> {
         self.inner.output_schema.as_ref()
     }
 
-    /// The digest of everything above. An approval holds only for the definition that was shown.
+    /// The hook that finds out what became of an execution whose outcome is unknown.
+    pub fn reconcile_hook(&self) -> Option<&ReconcileHook> {
+        self.inner.reconcile.as_ref()
+    }
+
+    /// The digest of the definition, which the hook is no part of. An approval holds only for the definition that was shown.
     pub fn definition_digest(&self) -> &Digest {
         &self.inner.definition
     }

@@ -40,36 +40,51 @@ use crate::{ApprovalId, ExecutionId, Timestamp};
 /// A store could not do what it was asked to.
 #[derive(Clone, Debug)]
 pub struct StoreError {
-    message: &'static str,
-    full: bool,
+    fault: Fault,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Unavailable,
+    Full,
+    Corrupt,
+}
+
 impl StoreError {
-    /// The store is away, or failed.
+    /// The store is away, or failed. What it was asked to change may be changed or not.
     pub fn unavailable(source: impl Into<BoxError>) -> Self {
-        Self { message: "the store is not available", full: false, source: Some(Arc::from(source.into())) }
+        Self { fault: Fault::Unavailable, source: Some(Arc::from(source.into())) }
     }
 
-    /// The store has no room that it may free.
+    /// The store has no room that it may free. Nothing was changed.
     pub const fn full() -> Self {
-        Self { message: "the store is full of records that must not be forgotten", full: true, source: None }
+        Self { fault: Fault::Full, source: None }
     }
 
-    /// A record is not what was written.
+    /// A record is not what was written. Nothing was changed.
     pub fn corrupt(source: impl Into<BoxError>) -> Self {
-        Self { message: "a record in the store is corrupt", full: false, source: Some(Arc::from(source.into())) }
+        Self { fault: Fault::Corrupt, source: Some(Arc::from(source.into())) }
     }
 
     /// Whether the store has no room.
-    pub const fn is_full(&self) -> bool {
-        self.full
+    pub fn is_full(&self) -> bool {
+        self.fault == Fault::Full
+    }
+
+    /// Whether a record is not what was written.
+    pub fn is_corrupt(&self) -> bool {
+        self.fault == Fault::Corrupt
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message)
+        f.write_str(match self.fault {
+            Fault::Unavailable => "the store is not available",
+            Fault::Full => "the store is full of records that must not be forgotten",
+            Fault::Corrupt => "a record in the store is corrupt",
+        })
     }
 }
 

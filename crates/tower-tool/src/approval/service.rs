@@ -173,7 +173,9 @@ impl Judge {
         let journal = call.journal();
         match self.ledger.ask(&asking).await? {
             Asked::Begun => Ok(Verdict::Begun),
-            Asked::Approved(card) => Ok(Verdict::Granted(Grant::new(intent, card.definition, card.id))),
+            Asked::Approved(card, record) => {
+                Ok(Verdict::Granted(Grant::new(intent, card.definition, card.id).with_record(record)))
+            }
             Asked::Opened(card) => {
                 journal.note(Note::Asked(card.id));
                 Err(required(&card, spec, now))

@@ -55,6 +55,7 @@
 
 mod execute;
 mod layer;
+mod search;
 mod service;
 
 pub use layer::IdempotencyLayer;

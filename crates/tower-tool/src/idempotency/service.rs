@@ -4,25 +4,26 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, timeout_at};
 use tower::ServiceExt as _;
 use tower::util::Oneshot;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
-use tower_tool_core::store::StoredOutput;
+use tower_tool_core::store::{Arguments, StoredOutput};
 use tower_tool_core::{
-    Execution, ExecutionId, Intent, LayerError, Provenance, Receipt, Timestamp, ToolCall, ToolError, ToolErrorKind,
-    ToolOutput, ToolSpec,
+    BoxFuture, Execution, ExecutionId, Intent, LayerError, Provenance, Receipt, Timestamp, ToolCall, ToolError,
+    ToolErrorKind, ToolOutput, ToolSpec,
 };
 use tracing::Instrument as _;
 
-use super::execute::{execute, is_executing, is_reentrant, on_behalf_of_this_task};
+use super::execute::{execute, give_back, is_executing, is_reentrant, on_behalf_of_this_task};
+use super::search::Search;
 use crate::approval::key_reused;
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 use crate::ids;
-use crate::ledger::{Begun, Claiming, Flight, Lead, Ledger, OtherWording, Role};
+use crate::ledger::{Begun, Claiming, Failed, Flight, Lead, Ledger, Lost, OtherWording, Role};
 use crate::redact::Redactor;
 
 /// When to ask again about something that runs.
@@ -159,6 +160,7 @@ where
                         return answer.map(|output| output.with_execution(execution));
                     }
                     Some(Answer::TooLate(execution)) => return Err(in_progress(execution)),
+                    Some(Answer::Refused(error)) => return Err(error).inspect_err(|error| refused(&call, error)),
                     None => {}
                 },
                 Found::Begun(Begun::Running(execution, revision, lease_ends)) => {
@@ -198,13 +200,20 @@ where
 {
     let ledger = once.ledger.clone();
     let marks = call.marks();
+    let spec = call.spec();
+    let grant = marks.grant();
     let claiming = Claiming {
         intent: Arc::clone(intent),
-        safe_to_repeat: call.spec().is_some_and(ToolSpec::is_safe_to_repeat),
+        safe_to_repeat: spec.is_some_and(ToolSpec::is_safe_to_repeat),
         demanded: marks.is_demanded(),
-        grant: marks.grant().map(|grant| grant.approval()),
+        grant: grant.map(|grant| grant.approval()),
         execution: ids::execution()?,
         provider_key: ids::provider_key()?,
+        keep_unknown: spec.and_then(|spec| ledger.settings().keep_unknown(spec.risk())),
+        arguments: spec
+            .and_then(ToolSpec::reconcile_hook)
+            .map(|_| Arguments { hash: *intent.arguments_hash(), value: Arc::clone(call.arguments()) }),
+        seen: grant.and_then(|grant| grant.record().cloned()),
     };
     let runtime = Handle::try_current()
         .map_err(|error| ToolError::internal("a tool with effects needs a tokio runtime").with_source(error))?;
@@ -212,44 +221,86 @@ where
         // Nothing can be begun, but what was begun before can still be answered.
         drop(lead);
         return match ledger.peek(&claiming).await? {
-            Begun::Claimed(_) => Err(ToolError::new(ToolErrorKind::Overloaded, "as much runs as may run at once")
+            Begun::Claimed(..) => Err(ToolError::new(ToolErrorKind::Overloaded, "as much runs as may run at once")
                 .with_retry_after(ASK_AGAIN_AFTER)),
             begun => Ok(Found::Begun(begun)),
         };
     };
-    let mut asked: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(ledger.clone().begin(claiming));
+    let id = claiming.execution;
+    let mut asked: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(ledger.begin(claiming));
     let flight = lead.join();
-    let (intent, call) = (Arc::clone(intent), call.clone());
+    let leading = Leading { once, call: call.clone(), intent: Arc::clone(intent), lead, permit, flight };
     let span = tracing::Span::current();
     match std::future::poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
-        Poll::Ready(begun) => match begun? {
-            Begun::Claimed(execution) => {
-                // Before anybody can be told that nothing was done.
-                note_claim(&call, &execution);
-                let task = execute(once, call, intent, execution, lead, permit);
+        Poll::Ready(begun) => {
+            let (found, task) = leading.go_on(id, begun);
+            if let Some(task) = task {
                 runtime.spawn(on_behalf_of_this_task(task).instrument(span));
-                Ok(Found::Flight(flight))
             }
-            begun => Ok(Found::Begun(begun)),
-        },
+            found
+        }
         Poll::Pending => {
             call.journal().note(Note::UnderWay(None));
             let (tell, told) = tokio::sync::oneshot::channel();
             let task = async move {
+                let (found, task) = leading.go_on(id, asked.await);
                 // Nobody may be waiting any more for what is told, and that changes nothing.
-                match asked.await {
-                    Ok(Begun::Claimed(execution)) => {
-                        note_claim(&call, &execution);
-                        let _ = tell.send(Ok(Found::Flight(flight)));
-                        execute(once, call, intent, execution, lead, permit).await;
-                    }
-                    begun => _ = tell.send(begun.map(Found::Begun)),
+                let _ = tell.send(found);
+                if let Some(task) = task {
+                    task.await;
                 }
             };
             runtime.spawn(on_behalf_of_this_task(task).instrument(span));
             told.await.unwrap_or_else(|error| {
                 Err(ToolError::new(ToolErrorKind::Unavailable, "the runtime is shutting down").with_source(error))
             })
+        }
+    }
+}
+
+/// The first caller of an intent, while the ledger is asked.
+struct Leading<S> {
+    once: Idempotency<S>,
+    call: ToolCall,
+    intent: Arc<Intent>,
+    lead: Lead,
+    permit: OwnedSemaphorePermit,
+    flight: watch::Receiver<Flight>,
+}
+
+impl<S> Leading<S>
+where
+    S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
+    S::Error: LayerError + Send,
+    S::Future: Send,
+{
+    /// What the caller is told now that the ledger has answered, and what is left to do for all.
+    fn go_on(
+        self,
+        id: ExecutionId,
+        begun: Result<Begun, Failed>,
+    ) -> (Result<Found, ToolError>, Option<BoxFuture<'static, ()>>) {
+        let Self { once, call, intent, lead, permit, flight } = self;
+        match begun {
+            Ok(Begun::Claimed(execution, record)) => {
+                // Before anybody can be told that nothing was done.
+                note_claim(&call, &execution);
+                let task = execute(once, call, intent, (execution, record), lead, permit);
+                (Ok(Found::Flight(flight)), Some(Box::pin(task)))
+            }
+            Ok(Begun::Unknown(lost)) => match Search::new(&call, &intent, &lost) {
+                Some(search) => {
+                    call.journal().note(Note::Reconciling(lost.execution.id));
+                    let task = search.run(once, call, intent, *lost, lead, permit);
+                    (Ok(Found::Flight(flight)), Some(Box::pin(task)))
+                }
+                None => (Ok(Found::Begun(Begun::Unknown(lost))), None),
+            },
+            Err(Failed { error, may_be_made: true }) => {
+                let task = give_back(once.ledger, intent, id, error.clone(), lead, permit);
+                (Err(error), Some(Box::pin(task)))
+            }
+            begun => (begun.map(Found::Begun).map_err(|failed| failed.error), None),
         }
     }
 }
@@ -268,6 +319,8 @@ enum Found {
 
 enum Answer {
     Settled(ExecutionId, Result<ToolOutput, ToolError>),
+    /// Nothing can be begun for now.
+    Refused(ToolError),
     /// The caller's patience ended first. The execution, if there is one yet.
     TooLate(Option<ExecutionId>),
 }
@@ -285,6 +338,7 @@ async fn wait(mut flight: watch::Receiver<Flight>, deadline: Option<Instant>) ->
     let in_time = in_time(flight.wait_for(Flight::is_over), deadline).await.is_some();
     match &*flight.borrow() {
         Flight::Settled(execution, answer) => Some(Answer::Settled(execution.id, answer.clone())),
+        Flight::Refused(error) => Some(Answer::Refused(error.clone())),
         Flight::Running(execution) if !in_time => Some(Answer::TooLate(Some(execution.id))),
         Flight::Waiting if !in_time => Some(Answer::TooLate(None)),
         // The one who led is gone without an answer: ask the ledger.
@@ -295,6 +349,7 @@ async fn wait(mut flight: watch::Receiver<Flight>, deadline: Option<Instant>) ->
 fn joined(call: &ToolCall, answer: Answer, other_wording: OtherWording) -> Result<ToolOutput, ToolError> {
     match answer {
         Answer::TooLate(execution) => Err(in_progress(execution)),
+        Answer::Refused(error) => Err(error).inspect_err(|error| refused(call, error)),
         Answer::Settled(execution, answer) => {
             call.journal().note(Note::Joined(execution));
             let output = answer?;
@@ -329,9 +384,7 @@ fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
             Err(error.restore().with_execution(execution))
         }
         Begun::Running(execution, ..) => Err(in_progress(Some(execution))),
-        Begun::Unknown(execution, reason) => {
-            Err(ToolError::new(ToolErrorKind::UnknownOutcome, reason).with_execution(execution))
-        }
+        Begun::Unknown(lost) => Err(unknown(*lost)),
         Begun::KeyReused => Err(key_reused()),
         Begun::NeedsGrant(card) => {
             let refuse = |message| ToolError::new(ToolErrorKind::ApprovalRequired, message);
@@ -343,8 +396,12 @@ fn answer(call: &ToolCall, begun: Begun) -> Result<ToolOutput, ToolError> {
                 ),
             })
         }
-        Begun::Claimed(_) => Err(ToolError::internal("a claim was won and not run")),
+        Begun::Claimed(..) => Err(ToolError::internal("a claim was won and not run")),
     }
+}
+
+pub(super) fn unknown(lost: Lost) -> ToolError {
+    ToolError::new(ToolErrorKind::UnknownOutcome, lost.reason).with_execution(lost.execution.id)
 }
 
 fn replays_other_wording(call: &ToolCall) -> bool {

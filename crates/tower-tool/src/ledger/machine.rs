@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_tool_core::store::{
-    Approval, ClosedApproval, Decision, LEDGER_RECORD_VERSION, Record, State, StoredError, StoredOutput,
+    Approval, Arguments, ClosedApproval, Decision, LEDGER_RECORD_VERSION, Record, Settled, State, StoredError,
+    StoredOutput,
 };
 use tower_tool_core::{ApprovalId, Digest, Execution, ExecutionId, Intent, Timestamp, ToolOutput};
 
@@ -72,6 +73,7 @@ fn lapsed(record: &Record, now: Timestamp) -> Option<Record> {
 }
 
 fn release(record: &mut Record, execution: ExecutionId) {
+    record.arguments = None;
     record.released.insert(0, execution);
     record.released.truncate(KEPT);
 }
@@ -107,8 +109,8 @@ pub(crate) type OtherWording = bool;
 /// How a claim ended.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// The execution is recorded and may run.
-    Claimed(Execution),
+    /// The execution is recorded and may run. The record of that.
+    Claimed(Execution, Arc<Record>),
     /// It ran, and this is what it answered; whether that was to arguments of another wording.
     Completed(ExecutionId, StoredOutput, OtherWording),
     /// It ran, had its effect, and failed.
@@ -116,11 +118,21 @@ pub(crate) enum Begun {
     /// It runs.
     Running(ExecutionId, u64, Timestamp),
     /// It may have run.
-    Unknown(ExecutionId, String),
+    Unknown(Box<Lost>),
     /// The key stands for other arguments.
     KeyReused,
     /// It may not run without a grant. The card, if there is one.
     NeedsGrant(Option<Box<Approval>>),
+}
+
+/// An execution whose outcome nobody knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub(crate) execution: Execution,
+    pub(crate) reason: String,
+    /// What ran, if that was kept.
+    pub(crate) arguments: Option<Arguments>,
+    pub(crate) arguments_hash: Digest,
 }
 
 /// What a claim is made with.
@@ -134,6 +146,12 @@ pub(crate) struct Claiming {
     pub(crate) execution: ExecutionId,
     /// What the tool passes on to its provider, if this is the first claim.
     pub(crate) provider_key: Arc<str>,
+    /// For how long an unknown outcome is remembered.
+    pub(crate) keep_unknown: Option<Duration>,
+    /// What will run, if it is to be kept as long as it runs or may have.
+    pub(crate) arguments: Option<Arguments>,
+    /// What the record was when it was last seen.
+    pub(crate) seen: Option<Arc<Record>>,
 }
 
 pub(super) fn begin(current: Option<&Record>, now: Timestamp, claiming: &Claiming, settings: &Settings) -> Step<Begun> {
@@ -160,7 +178,12 @@ pub(super) fn begin(current: Option<&Record>, now: Timestamp, claiming: &Claimin
         State::Running { execution, lease_ends, .. } => {
             Step::Keep(Begun::Running(*execution, record.revision, *lease_ends))
         }
-        State::Unknown { execution, reason, .. } => Step::Keep(Begun::Unknown(*execution, reason.clone())),
+        State::Unknown { execution, reason, .. } => Step::Keep(Begun::Unknown(Box::new(Lost {
+            execution: Execution::new(*execution, Arc::clone(&record.provider_key), record.fence, record.attempt),
+            reason: reason.clone(),
+            arguments: record.arguments.clone(),
+            arguments_hash: record.arguments_hash,
+        }))),
         State::Approved => {
             let card = record.approval.as_ref();
             let granted = card
@@ -190,13 +213,17 @@ fn claim(mut record: Record, now: Timestamp, claiming: &Claiming, settings: &Set
     record.attempt = record.attempt.saturating_add(1);
     record.arguments_hash = *claiming.intent.arguments_hash();
     record.safe_to_repeat = claiming.safe_to_repeat;
+    record.keep_unknown = claiming.keep_unknown;
+    record.arguments.clone_from(&claiming.arguments);
+    record.settled = None;
     record.state = State::Running {
         execution: claiming.execution,
         lease_ends: now + settings.lease,
         granted: claiming.grant.is_some(),
     };
     let execution = Execution::new(claiming.execution, Arc::clone(&record.provider_key), record.fence, record.attempt);
-    Step::Swap(Some(Arc::new(record)), Begun::Claimed(execution))
+    let record = Arc::new(record);
+    Step::Swap(Some(Arc::clone(&record)), Begun::Claimed(execution, record))
 }
 
 /// How an execution ended.
@@ -252,37 +279,100 @@ pub(super) fn finish(
     if granted && let Some(card) = &mut record.approval {
         card.spent_by = may_have_done.then_some(execution.id);
     }
-    record.state = match outcome {
-        Outcome::Completed(output) => {
-            State::Completed { execution: execution.id, output: StoredOutput::new(output, now) }
-        }
-        Outcome::Done(error) => State::Failed { execution: execution.id, error: error.clone() },
-        Outcome::MaybeDone(reason) => State::Unknown { execution: execution.id, since: now, reason: reason.clone() },
-        Outcome::NotDone => {
-            release(&mut record, execution.id);
-            if granted { State::Approved } else { State::Released }
-        }
-    };
+    end_execution(&mut record, execution.id, granted, outcome, now);
     Step::Swap(Some(Arc::new(record)), Finished::Recorded)
 }
 
-/// The owner lives: it keeps the claim. `false` if it has lost it.
+fn end_execution(record: &mut Record, execution: ExecutionId, granted: bool, outcome: &Outcome, now: Timestamp) {
+    record.state = match outcome {
+        Outcome::Completed(output) => State::Completed { execution, output: StoredOutput::new(output, now) },
+        Outcome::Done(error) => State::Failed { execution, error: error.clone() },
+        Outcome::MaybeDone(reason) => State::Unknown { execution, since: now, reason: reason.clone() },
+        Outcome::NotDone => {
+            release(record, execution);
+            if granted { State::Approved } else { State::Released }
+        }
+    };
+    if !matches!(record.state, State::Unknown { .. }) {
+        record.arguments = None;
+    }
+}
+
+/// An execution that was perhaps recorded and certainly not begun gives the intent back.
+pub(super) fn give_back(current: Option<&Record>, now: Timestamp, id: ExecutionId, settings: &Settings) -> Step<()> {
+    let Some(record) = current.filter(|record| record.state.execution() == Some(id)) else {
+        return Step::Keep(());
+    };
+    let execution = Execution::new(id, Arc::clone(&record.provider_key), record.fence, record.attempt);
+    match finish(current, now, &execution, &Outcome::NotDone, settings) {
+        Step::Keep(_) => Step::Keep(()),
+        Step::Swap(next, _) => Step::Swap(next, ()),
+    }
+}
+
+/// How an attempt to settle an execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Settling {
+    Settled,
+    /// Somebody knows what comes of it.
+    Running,
+    /// It is known what came of it.
+    Known(&'static str),
+    NotFound,
+}
+
+/// Somebody has found out what became of an execution.
+pub(super) fn settle(
+    current: Option<&Record>,
+    now: Timestamp,
+    id: ExecutionId,
+    outcome: &Outcome,
+    settled: &Settled,
+    settings: &Settings,
+) -> Step<Settling> {
+    let present = present(current, now);
+    let Some(record) = present.as_deref() else {
+        return Step::Keep(Settling::NotFound);
+    };
+    match &record.state {
+        State::Unknown { execution, .. } if *execution == id => {}
+        State::Running { execution, .. } if *execution == id => return Step::Keep(Settling::Running),
+        state if state.execution() == Some(id) => return Step::Keep(Settling::Known(state.as_str())),
+        _ if record.released.contains(&id) => return Step::Keep(Settling::Known(State::Released.as_str())),
+        _ => return Step::Keep(Settling::NotFound),
+    }
+    let mut record = next(record);
+    record.window_ends = record.window_ends.max(now + settings.past_completion);
+    record.settled = Some(settled.clone());
+    let granted = record.approval.as_ref().is_some_and(|card| card.spent_by == Some(id));
+    if granted
+        && matches!(outcome, Outcome::NotDone)
+        && let Some(card) = &mut record.approval
+    {
+        card.spent_by = None;
+    }
+    end_execution(&mut record, id, granted, outcome, now);
+    Step::Swap(Some(Arc::new(record)), Settling::Settled)
+}
+
+/// The owner lives: it keeps the claim. The record of that; `None` if it has lost it.
 pub(super) fn renew(
     current: Option<&Record>,
     now: Timestamp,
     execution: &Execution,
     settings: &Settings,
-) -> Step<bool> {
+) -> Step<Option<Arc<Record>>> {
     let Some(record) = current.filter(|record| record.fence == execution.fence) else {
-        return Step::Keep(false);
+        return Step::Keep(None);
     };
     match &record.state {
         State::Running { execution: id, granted, .. } if *id == execution.id => {
             let mut next = next(record);
             next.state = State::Running { execution: *id, lease_ends: now + settings.lease, granted: *granted };
-            Step::Swap(Some(Arc::new(next)), true)
+            let next = Arc::new(next);
+            Step::Swap(Some(Arc::clone(&next)), Some(next))
         }
-        _ => Step::Keep(false),
+        _ => Step::Keep(None),
     }
 }
 
@@ -293,8 +383,8 @@ pub(crate) enum Asked {
     Opened(Approval),
     /// A card is open already.
     Joined(Approval),
-    /// A person has said yes, to exactly these arguments.
-    Approved(Approval),
+    /// A person has said yes, to exactly these arguments. The record of that.
+    Approved(Approval, Arc<Record>),
     /// A person has said yes, to other arguments.
     Edited(Approval),
     /// The card that the call came back with is closed: denied, expired or cancelled.
@@ -365,7 +455,7 @@ pub(super) fn ask(current: Option<&Record>, now: Timestamp, asking: &Asking<'_>,
             open(next(record), now, asking, settings)
         }
         (State::Approved, Some(card)) => Step::Keep(if card.executed.hash == *asking.intent.arguments_hash() {
-            Asked::Approved(card.clone())
+            Asked::Approved(card.clone(), Arc::new(record.clone()))
         } else {
             Asked::Edited(card.clone())
         }),
@@ -484,6 +574,8 @@ impl Settings {
     pub(super) const DECIDE_WITHIN: Duration = Duration::from_secs(60);
     pub(super) const REDEEM_WITHIN: Duration = Duration::from_secs(600);
     pub(super) const MAX_RUNNING: usize = 1024;
+    pub(super) const KEEP_UNKNOWN: Duration = Duration::from_secs(7 * 24 * 3600);
+    pub(super) const RECONCILE_WITHIN: Duration = Duration::from_secs(10);
 }
 
 #[cfg(test)]

@@ -31,13 +31,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_tool_core::store::{
-    Approval, Decision, Desk, LedgerStore, Record, RecordKey, State, StoreError, Swap, Topic,
+    Approval, Decision, Desk, LedgerStore, Record, RecordKey, Settled, State, StoreError, Swap, Topic,
 };
 use tower_tool_core::{
-    ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Scope, Timestamp, ToolError, ToolErrorKind,
+    ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Risk, Scope, Timestamp, ToolError, ToolErrorKind,
+    ToolOutput,
 };
 
-pub(crate) use machine::{Asked, Asking, Begun, Claiming, ClosedAs, Finished, OtherWording, Outcome};
+pub(crate) use machine::{Asked, Asking, Begun, Claiming, ClosedAs, Finished, Lost, OtherWording, Outcome, Settling};
 use machine::{Decided, Step};
 pub(crate) use running::{Flight, Lead, Role, Running};
 
@@ -51,6 +52,15 @@ pub(crate) struct Settings {
     decide_within: Duration,
     redeem_within: Duration,
     max_running: usize,
+    keep_unknown: Duration,
+    pub(crate) reconcile_within: Duration,
+}
+
+impl Settings {
+    /// For how long it is remembered that nobody knows what became of a call of this risk. High impact is never forgotten.
+    pub(crate) fn keep_unknown(&self, risk: Risk) -> Option<Duration> {
+        (!risk.demands_approval()).then_some(self.keep_unknown)
+    }
 }
 
 impl Default for Settings {
@@ -62,6 +72,8 @@ impl Default for Settings {
             decide_within: Self::DECIDE_WITHIN,
             redeem_within: Self::REDEEM_WITHIN,
             max_running: Self::MAX_RUNNING,
+            keep_unknown: Self::KEEP_UNKNOWN,
+            reconcile_within: Self::RECONCILE_WITHIN,
         }
     }
 }
@@ -100,6 +112,19 @@ impl LedgerBuilder {
         self
     }
 
+    /// For how long an unknown outcome of a reversible write is remembered: 7 days unless set. That of a call with high impact
+    /// is remembered until somebody settles it.
+    pub fn keep_unknown(mut self, time: Duration) -> Self {
+        self.settings.keep_unknown = time;
+        self
+    }
+
+    /// How long a tool's own hook may take to find out what became of an execution: 10 seconds unless set.
+    pub fn reconcile_within(mut self, time: Duration) -> Self {
+        self.settings.reconcile_within = time;
+        self
+    }
+
     /// How many tools with effects may run at once through this handle: 1024 unless set. Beyond it replays are still
     /// answered.
     pub fn max_running(mut self, max: usize) -> Self {
@@ -120,6 +145,9 @@ struct Inner {
     settings: Settings,
     running: Running,
 }
+
+/// How many records are looked through at once.
+const SCANNED_AT_ONCE: usize = 500;
 
 /// What a record is taken for before it is read.
 enum Likely {
@@ -144,7 +172,38 @@ pub struct ExecutionStatus {
     now: Timestamp,
 }
 
+/// Some of the executions that the ledger knows. See [`Ledger::executions`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Executions {
+    /// The executions.
+    pub executions: Vec<ExecutionStatus>,
+    /// What to give as `after` to get more, `None` at the end.
+    pub next: Option<String>,
+}
+
+/// What became of an execution, as somebody found out.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "it happened or it did not")]
+pub enum Settlement {
+    /// It happened, and this is what the tool would have answered.
+    Done(ToolOutput),
+    /// It did not happen, and will not any more.
+    NotDone,
+}
+
 impl ExecutionStatus {
+    /// The latest execution of a record.
+    fn of(record: Arc<Record>, now: Timestamp) -> Option<Self> {
+        let id = record.execution_ids().next()?;
+        Some(Self { record, id, now })
+    }
+
+    /// The execution.
+    pub fn id(&self) -> ExecutionId {
+        self.id
+    }
+
     /// `running`, `completed`, `failed`, `unknown`, or `released` if it did nothing.
     pub fn state(&self) -> &'static str {
         match machine::present(Some(&self.record), self.now) {
@@ -159,7 +218,7 @@ impl ExecutionStatus {
     }
 
     /// What the tool answered, or how it failed after its effect, while that is kept.
-    pub fn result(&self) -> Option<Result<tower_tool_core::ToolOutput, ToolError>> {
+    pub fn result(&self) -> Option<Result<ToolOutput, ToolError>> {
         match &self.record.state {
             State::Completed { execution, output } if *execution == self.id => {
                 output.restore().map(|output| Ok(output.with_execution(self.id)))
@@ -308,8 +367,95 @@ impl Ledger {
         Ok(())
     }
 
-    /// Ends this handle's executions: takes no new ones, and waits for those that run, at the longest for `patience`. What does
-    /// not end in time is recorded as unknown. Gives how many that were.
+    /// The executions that the ledger knows of all tenants, about `limit` at a time, in whatever order: for operators. What is
+    /// changed meanwhile may be left out or come twice.
+    ///
+    /// # Errors
+    ///
+    /// If the store is not available.
+    pub async fn executions(&self, after: Option<&str>, limit: usize) -> Result<Executions, ToolError> {
+        let page = self.store().scan(after, limit).await.map_err(unavailable)?;
+        let now = self.store().now();
+        let present = page.records.into_iter().filter(|record| machine::present(Some(record), now).is_some());
+        let executions = present.filter_map(|record| ExecutionStatus::of(record, now)).collect();
+        Ok(Executions { executions, next: page.next })
+    }
+
+    /// Looks through all records for an execution: for operators, who have its id alone.
+    ///
+    /// # Errors
+    ///
+    /// If the store is not available.
+    pub async fn find_execution(&self, id: ExecutionId) -> Result<Option<ExecutionStatus>, ToolError> {
+        let mut after = None;
+        loop {
+            let page = self.store().scan(after.as_deref(), SCANNED_AT_ONCE).await.map_err(unavailable)?;
+            let now = self.store().now();
+            if let Some(record) = page.records.into_iter().find(|record| record.execution_ids().any(|own| own == id)) {
+                return Ok(machine::present(Some(&record), now).is_some().then(|| ExecutionStatus {
+                    record: Arc::clone(&record),
+                    id,
+                    now,
+                }));
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Says what became of an execution whose outcome nobody knows. `by` and `grounds` are kept with it.
+    ///
+    /// Say that it was not done only of what will not happen any more: the intent is free again then.
+    ///
+    /// # Errors
+    ///
+    /// `CONFLICT` if it runs still or its outcome is known, `NOT_FOUND` if there is no such execution, or if the store is not
+    /// available.
+    pub async fn settle(
+        &self,
+        key: &RecordKey,
+        id: ExecutionId,
+        settlement: Settlement,
+        by: &str,
+        grounds: Option<String>,
+    ) -> Result<(), ToolError> {
+        let outcome = match settlement {
+            Settlement::Done(output) => Outcome::Completed(output),
+            Settlement::NotDone => Outcome::NotDone,
+        };
+        let refuse = |kind, message: String| ToolError::new(kind, message).with_execution(id);
+        match self.settle_as(key, id, &outcome, by, grounds).await? {
+            Settling::Settled => Ok(()),
+            Settling::Running => Err(refuse(
+                ToolErrorKind::Conflict,
+                "the execution runs still: wait until it ends, or until its lease has run out".to_owned(),
+            )),
+            Settling::Known(state) => {
+                Err(refuse(ToolErrorKind::Conflict, format!("the outcome is known already: {state}")))
+            }
+            Settling::NotFound => Err(refuse(ToolErrorKind::NotFound, "there is no such execution".to_owned())),
+        }
+    }
+
+    pub(crate) async fn settle_as(
+        &self,
+        key: &RecordKey,
+        id: ExecutionId,
+        outcome: &Outcome,
+        by: &str,
+        grounds: Option<String>,
+    ) -> Result<Settling, ToolError> {
+        let settings = &self.inner.settings;
+        let settled = Settled::new(by, self.store().now(), grounds);
+        Ok(self
+            .step(key, Likely::Anything, |current, now| machine::settle(current, now, id, outcome, &settled, settings))
+            .await?)
+    }
+
+    /// Ends this handle's executions: takes no new ones, and waits for those that run and for their results to be recorded, at
+    /// the longest for `patience`. What does not end in time is recorded as unknown. Gives how many were left.
     ///
     /// # Errors
     ///
@@ -317,25 +463,32 @@ impl Ledger {
     pub async fn drain(&self, patience: Duration) -> Result<usize, ToolError> {
         let left = self.inner.running.drain(patience).await;
         let count = left.len();
-        for (key, execution) in left {
-            self.finish(&key, &execution, &Outcome::MaybeDone("the process ended before the tool did".to_owned()))
-                .await?;
+        for left in left {
+            let outcome = left
+                .unrecorded
+                .unwrap_or_else(|| Outcome::MaybeDone("the process ended before the tool did".to_owned()));
+            self.finish(&left.key, &left.execution, None, &outcome).await?;
         }
         Ok(count)
     }
 
     pub(crate) async fn ask(&self, asking: &Asking<'_>) -> Result<Asked, ToolError> {
         let settings = &self.inner.settings;
-        self.step(asking.intent.record(), Likely::Anything, |current, now| machine::ask(current, now, asking, settings))
-            .await
+        Ok(self
+            .step(asking.intent.record(), Likely::Anything, |current, now| machine::ask(current, now, asking, settings))
+            .await?)
     }
 
     /// Claims an intent. The absent record is tried first, so that the first call takes one trip and a replay too.
-    pub(crate) async fn begin(self, claiming: Claiming) -> Result<Begun, ToolError> {
+    pub(crate) async fn begin(self, claiming: Claiming) -> Result<Begun, Failed> {
         let settings = &self.inner.settings;
         let intent = Arc::clone(&claiming.intent);
         let fresh = !claiming.demanded && claiming.grant.is_none();
-        let likely = if fresh { Likely::Absent } else { Likely::Anything };
+        let likely = match &claiming.seen {
+            Some(record) => Likely::As(Arc::clone(record)),
+            None if fresh => Likely::Absent,
+            None => Likely::Anything,
+        };
         self.step(intent.record(), likely, |current, now| machine::begin(current, now, &claiming, settings)).await
     }
 
@@ -351,16 +504,28 @@ impl Ledger {
         &self,
         key: &RecordKey,
         execution: &Execution,
+        seen: Option<Arc<Record>>,
         outcome: &Outcome,
     ) -> Result<Finished, ToolError> {
         let settings = &self.inner.settings;
-        self.step(key, Likely::Anything, |current, now| machine::finish(current, now, execution, outcome, settings))
-            .await
+        let likely = seen.map_or(Likely::Anything, Likely::As);
+        Ok(self.step(key, likely, |current, now| machine::finish(current, now, execution, outcome, settings)).await?)
     }
 
-    pub(crate) async fn renew(&self, key: &RecordKey, execution: &Execution) -> Result<bool, ToolError> {
+    pub(crate) async fn renew(
+        &self,
+        key: &RecordKey,
+        execution: &Execution,
+        seen: Arc<Record>,
+    ) -> Result<Option<Arc<Record>>, ToolError> {
         let settings = &self.inner.settings;
-        self.step(key, Likely::Anything, |current, now| machine::renew(current, now, execution, settings)).await
+        Ok(self.step(key, Likely::As(seen), |current, now| machine::renew(current, now, execution, settings)).await?)
+    }
+
+    /// Takes back a claim that may have been recorded, and that nobody acts on.
+    pub(crate) async fn give_back(&self, key: &RecordKey, id: ExecutionId) -> Result<(), ToolError> {
+        let settings = &self.inner.settings;
+        Ok(self.step(key, Likely::Anything, |current, now| machine::give_back(current, now, id, settings)).await?)
     }
 
     /// The record that has, or had, this approval, as it is stored. What may be forgotten is forgotten, whether or not the
@@ -405,7 +570,7 @@ impl Ledger {
         key: &RecordKey,
         likely: Likely,
         decide: impl Fn(Option<&Record>, Timestamp) -> Step<T>,
-    ) -> Result<T, ToolError> {
+    ) -> Result<T, Failed> {
         let (mut guessed, mut current) = match likely {
             Likely::Absent => (true, None),
             Likely::As(record) => (true, Some(record)),
@@ -420,7 +585,7 @@ impl Ledger {
                 Step::Keep(answer) => return Ok(answer),
                 Step::Swap(next, answer) => {
                     let expected = current.as_ref().map(|record| record.revision);
-                    match self.store().swap(key, expected, next).await.map_err(unavailable)? {
+                    match self.store().swap(key, expected, next).await.map_err(Failed::of_swap)? {
                         Swap::Won(_) => return Ok(answer),
                         Swap::Lost(record) => {
                             check(key, record.as_deref())?;
@@ -486,6 +651,32 @@ impl Desk for Ledger {
 
     fn changed<'a>(&'a self, tenant: &'a str, since: u64) -> BoxFuture<'a, Result<u64, ToolError>> {
         Box::pin(async move { self.store().changed(Topic::Cards(tenant), since).await.map_err(unavailable) })
+    }
+}
+
+/// A step that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: ToolError,
+    /// Whether the store may have made the change all the same.
+    pub(crate) may_be_made: bool,
+}
+
+impl Failed {
+    fn of_swap(error: StoreError) -> Self {
+        Self { may_be_made: !error.is_full() && !error.is_corrupt(), error: unavailable(error) }
+    }
+}
+
+impl From<ToolError> for Failed {
+    fn from(error: ToolError) -> Self {
+        Self { error, may_be_made: false }
+    }
+}
+
+impl From<Failed> for ToolError {
+    fn from(failed: Failed) -> Self {
+        failed.error
     }
 }
 

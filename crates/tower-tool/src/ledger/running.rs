@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower_tool_core::store::RecordKey;
 use tower_tool_core::{Digest, Execution, ExecutionId, Intent, ToolError, ToolOutput};
 
-use super::OtherWording;
+use super::{OtherWording, Outcome};
 
 /// What those who wait for an execution see.
 #[derive(Clone, Debug)]
@@ -22,19 +22,21 @@ pub(crate) enum Flight {
     Running(Execution),
     /// Nothing was executed here after all: the ledger knows more.
     Look,
+    /// Nothing can be begun, and the ledger knows no better for now.
+    Refused(ToolError),
     /// The answer.
     Settled(Execution, Result<ToolOutput, ToolError>),
 }
 
 impl Flight {
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self, Self::Settled(..) | Self::Look)
+        matches!(self, Self::Settled(..) | Self::Look | Self::Refused(_))
     }
 
     pub(crate) fn running(&self) -> Option<ExecutionId> {
         match self {
             Self::Running(execution) => Some(execution.id),
-            Self::Waiting | Self::Look | Self::Settled(..) => None,
+            Self::Waiting | Self::Look | Self::Refused(_) | Self::Settled(..) => None,
         }
     }
 }
@@ -44,7 +46,16 @@ struct Entry {
     fingerprint: Digest,
     arguments_hash: Digest,
     flight: watch::Receiver<Flight>,
-    claimed: Option<(RecordKey, Execution)>,
+    claimed: Option<Left>,
+}
+
+/// An execution that is left when a process ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) key: RecordKey,
+    pub(crate) execution: Execution,
+    /// How it ended, if only that could not be recorded.
+    pub(crate) unrecorded: Option<Outcome>,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +100,7 @@ pub(crate) struct Lead {
     shared: Arc<Shared>,
     digest: Digest,
     publish: watch::Sender<Flight>,
+    has_left: bool,
 }
 
 impl Running {
@@ -109,7 +121,7 @@ impl Running {
         }
         let (publish, flight) = watch::channel(Flight::Waiting);
         state.entries.insert(digest, Entry { fingerprint, arguments_hash, flight, claimed: None });
-        Role::Lead(Lead { shared: Arc::clone(&self.shared), digest, publish })
+        Role::Lead(Lead { shared: Arc::clone(&self.shared), digest, publish, has_left: false })
     }
 
     /// The right to run one more, `None` if none is free or the process is ending.
@@ -118,14 +130,14 @@ impl Running {
     }
 
     /// Takes no new executions and waits for those that run. Gives those that did not end.
-    pub(crate) async fn drain(&self, patience: Duration) -> Vec<(RecordKey, Execution)> {
+    pub(crate) async fn drain(&self, patience: Duration) -> Vec<Left> {
         // Whoever has a permit by now has an entry, and nobody gets one any more.
         self.permits.close();
         let flights: Vec<_> = self.shared.lock().entries.values().map(|entry| entry.flight.clone()).collect();
         let all_ended = async {
             for mut flight in flights {
-                // It fails if the one who led is gone, and then there is nothing to wait for.
-                let _ = flight.wait_for(Flight::is_over).await;
+                // It fails when the one who led is gone: then all is answered and recorded.
+                while flight.changed().await.is_ok() {}
             }
         };
         let _ = tokio::time::timeout(patience, all_ended).await;
@@ -154,30 +166,52 @@ impl Lead {
             return false;
         }
         if let Some(entry) = state.entries.get_mut(&self.digest) {
-            entry.claimed = Some((key.clone(), execution.clone()));
+            entry.claimed = Some(Left { key: key.clone(), execution: execution.clone(), unrecorded: None });
         }
         self.publish.send_replace(Flight::Running(execution.clone()));
         true
     }
 
-    /// Answers everybody who waits.
-    pub(crate) fn settle(self, execution: Execution, answer: Result<ToolOutput, ToolError>) {
-        self.publish_and_leave(Flight::Settled(execution, answer));
+    /// Answers everybody who waits, and everybody who comes, until the outcome is recorded.
+    pub(crate) fn settle_unrecorded(
+        &self,
+        execution: Execution,
+        answer: Result<ToolOutput, ToolError>,
+        outcome: &Outcome,
+    ) {
+        let mut state = self.shared.lock();
+        if let Some(claimed) = state.entries.get_mut(&self.digest).and_then(|entry| entry.claimed.as_mut()) {
+            claimed.unrecorded = Some(outcome.clone());
+        }
+        self.publish.send_replace(Flight::Settled(execution, answer));
     }
 
-    fn publish_and_leave(&self, flight: Flight) {
+    /// Refuses everybody who waits, and everybody who comes, until this is dropped.
+    pub(crate) fn refuse(&self, error: ToolError) {
+        self.publish.send_replace(Flight::Refused(error));
+    }
+
+    /// Answers everybody who waits.
+    pub(crate) fn settle(mut self, execution: Execution, answer: Result<ToolOutput, ToolError>) {
+        self.leave(Some(Flight::Settled(execution, answer)));
+    }
+
+    fn leave(&mut self, last: Option<Flight>) {
         // Under one lock: whoever still finds the entry finds the answer in it, and whoever comes later asks the ledger.
         let mut state = self.shared.lock();
-        self.publish.send_replace(flight);
+        if let Some(flight) = last {
+            self.publish.send_replace(flight);
+        }
         state.entries.remove(&self.digest);
+        self.has_left = true;
     }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        let over = self.publish.borrow().is_over();
-        if !over {
-            self.publish_and_leave(Flight::Look);
+        if !self.has_left {
+            let is_over = self.publish.borrow().is_over();
+            self.leave((!is_over).then_some(Flight::Look));
         }
     }
 }

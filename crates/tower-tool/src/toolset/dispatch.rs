@@ -7,7 +7,10 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 use tower_tool_core::journal::{Journal, Note};
 use tower_tool_core::marks::{Entry, Kind};
-use tower_tool_core::{BoxFuture, Claim, Effect, Invoke, Provenance, ToolCall, ToolError, ToolErrorKind, ToolOutput};
+use tower_tool_core::{
+    BoxFuture, Claim, Effect, Intent, Invoke, Provenance, ReconcileHook, Reconciled, ToolCall, ToolError,
+    ToolErrorKind, ToolOutput, Verdict,
+};
 
 /// The innermost service: runs the tool that the toolset looked up.
 ///
@@ -43,7 +46,8 @@ impl Service<ToolCall> for Dispatch {
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
         DispatchFuture(match admit(&call) {
-            Ok((entry, service)) => State::Running(Run::start(entry, &*service, call)),
+            Ok(Admitted::Tool(entry, service)) => State::Running(Run::start(entry, &*service, call)),
+            Ok(Admitted::Inquiry(entry, hook, claim)) => State::Running(Run::inquire(entry, &hook, &claim, call)),
             Err(error) => State::Refused(Some(error)),
         })
     }
@@ -82,7 +86,13 @@ impl fmt::Debug for DispatchFuture {
     }
 }
 
-fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
+enum Admitted {
+    Tool(Arc<Entry>, Arc<dyn Invoke>),
+    /// It is to be found out what became of an execution.
+    Inquiry(Arc<Entry>, ReconcileHook, Arc<Claim>),
+}
+
+fn admit(call: &ToolCall) -> Result<Admitted, ToolError> {
     let marks = call.marks();
     if marks.is_unknown_tool() {
         return Err(ToolError::new(ToolErrorKind::UnknownTool, "the toolset has no tool of this name"));
@@ -97,6 +107,17 @@ fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
             .with_safe_message("This tool is executed by the client, not here."));
     };
     let spec = entry.spec();
+    if let Some(claim) = marks.claim().filter(|claim| claim.is_inquiry()) {
+        let is_of_claim =
+            |intent: &Arc<Intent>| claim.covers(intent) && intent.is_of(spec.name(), call.arguments(), &call.context);
+        return match spec.reconcile_hook() {
+            Some(hook) if marks.intent().is_some_and(is_of_claim) => {
+                Ok(Admitted::Inquiry(Arc::clone(entry), hook.clone(), Arc::clone(claim)))
+            }
+            Some(_) => Err(ToolError::internal("the call was changed on its way to the hook that finds out")),
+            None => Err(ToolError::internal("the tool has no hook that could find out")),
+        };
+    }
     if marks.is_demanded() || marks.grant().is_some() || marks.claim().is_some() {
         let Some(intent) = marks.intent() else {
             return Err(missing_grant_or(
@@ -139,7 +160,7 @@ fn admit(call: &ToolCall) -> Result<(Arc<Entry>, Arc<dyn Invoke>), ToolError> {
         )
         .with_execution(claim.execution().id));
     }
-    Ok((Arc::clone(entry), Arc::clone(service)))
+    Ok(Admitted::Tool(Arc::clone(entry), Arc::clone(service)))
 }
 
 fn missing_grant_or(message: &'static str, demanded: bool) -> ToolError {
@@ -155,6 +176,8 @@ fn missing_grant_or(message: &'static str, demanded: bool) -> ToolError {
 struct Run {
     entry: Arc<Entry>,
     journal: Arc<Journal>,
+    /// Whether it only finds out what an earlier run did.
+    is_inquiry: bool,
     used: Used,
     /// `None` if the tool panicked before it gave a future.
     answer: Option<BoxFuture<'static, Result<ToolOutput, ToolError>>>,
@@ -168,7 +191,32 @@ impl Run {
         // What this call came with is not for the calls that the tool makes in the same context.
         call.context = call.context.without_credentials();
         let answer = catch_unwind(AssertUnwindSafe(|| service.invoke(call))).ok();
-        Self { entry, journal, used, answer }
+        Self { entry, journal, is_inquiry: false, used, answer }
+    }
+
+    fn inquire(entry: Arc<Entry>, hook: &ReconcileHook, claim: &Arc<Claim>, call: ToolCall) -> Self {
+        let journal = Arc::clone(call.journal());
+        let asked = catch_unwind(AssertUnwindSafe(|| hook.ask(claim.execution().clone(), call))).ok();
+        let answer = asked.map(|asked| {
+            let claim = Arc::clone(claim);
+            let answer = async move {
+                match asked.await? {
+                    Reconciled::Done { output, .. } => {
+                        claim.find(Verdict::Done);
+                        Ok(output)
+                    }
+                    Reconciled::NotDone => {
+                        claim.find(Verdict::NotDone);
+                        Err(ToolError::new(ToolErrorKind::ToolFailed, "the provider says that nothing was done"))
+                    }
+                    Reconciled::StillUnknown => {
+                        Err(ToolError::new(ToolErrorKind::UnknownOutcome, "the provider cannot say either"))
+                    }
+                }
+            };
+            Box::pin(answer) as BoxFuture<'static, _>
+        });
+        Self { entry, journal, is_inquiry: true, used: Used { claim: None, not_done: false }, answer }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ToolOutput, ToolError>> {
@@ -181,8 +229,14 @@ impl Run {
             Some(answer) => ready!(answer)
                 .map(|output| output.with_provenance(Provenance::Fresh))
                 .and_then(|output| check(&self.entry, output)),
+            None if self.is_inquiry => {
+                Err(ToolError::new(ToolErrorKind::UnknownOutcome, "the hook that finds out panicked"))
+            }
             None => Err(panicked(&self.entry, &self.journal)),
         };
+        if self.is_inquiry {
+            return Poll::Ready(result);
+        }
         let effect = match &result {
             Ok(_) => Effect::Done,
             Err(error) => error.effect(),

@@ -93,7 +93,7 @@ impl World {
     fn begin(&mut self, claiming: &Claiming) -> Begun {
         let step = begin(self.record.as_deref(), self.now, claiming, &self.settings);
         let begun = self.apply(step);
-        if let Begun::Claimed(execution) = &begun {
+        if let Begun::Claimed(execution, _) = &begun {
             self.execution = execution.clone();
         }
         begun
@@ -114,7 +114,7 @@ impl World {
     #[track_caller]
     fn renew(&mut self) -> bool {
         let step = renew(self.record.as_deref(), self.now, &self.execution, &self.settings);
-        self.apply(step)
+        self.apply(step).is_some()
     }
 
     #[track_caller]
@@ -148,6 +148,9 @@ fn free(n: u32) -> Claiming {
         grant: None,
         execution: ExecutionId::random().unwrap(),
         provider_key: "provider".into(),
+        keep_unknown: None,
+        arguments: None,
+        seen: None,
     }
 }
 

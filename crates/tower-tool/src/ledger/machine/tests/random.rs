@@ -120,7 +120,7 @@ impl History {
         };
         claiming.safe_to_repeat = self.safe_to_repeat;
         let state = self.world.state();
-        let Begun::Claimed(execution) = self.world.begin(&claiming) else {
+        let Begun::Claimed(execution, _) = self.world.begin(&claiming) else {
             return;
         };
         self.claims += 1;

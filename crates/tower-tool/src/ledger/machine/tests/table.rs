@@ -32,7 +32,7 @@ fn world(name: &str) -> (World, &'static str) {
     let mut world = World::new();
     let intent = wanting(1);
     let open = |world: &mut World| assert!(matches!(world.ask(&asking(&intent, 1)), Asked::Opened(_)));
-    let claim = |world: &mut World, claiming: Claiming| assert!(matches!(world.begin(&claiming), Begun::Claimed(_)));
+    let claim = |world: &mut World, claiming: Claiming| assert!(matches!(world.begin(&claiming), Begun::Claimed(..)));
     let granted = |world: &mut World| {
         open(world);
         world.say(true);
@@ -168,7 +168,7 @@ fn a_claim_that_is_not_won_is_told_why() {
             };
             let (begun, execution, card) = (world.begin(&claiming), world.execution.id, world.card);
             let told = match begun {
-                Begun::Claimed(execution) => {
+                Begun::Claimed(execution, _) => {
                     assert_eq!(execution.id, claiming.execution);
                     assert_eq!(world.state(), "running");
                     "claimed"
@@ -187,9 +187,9 @@ fn a_claim_that_is_not_won_is_told_why() {
                     assert!(lease_ends > world.now);
                     "runs"
                 }
-                Begun::Unknown(id, reason) => {
-                    assert_eq!(id, execution);
-                    assert!(!reason.is_empty());
+                Begun::Unknown(lost) => {
+                    assert_eq!(lost.execution.id, execution);
+                    assert!(!lost.reason.is_empty());
                     "unknown"
                 }
                 Begun::NeedsGrant(Some(asked)) => {
@@ -227,7 +227,7 @@ fn what_was_begun_is_not_asked_about() {
                 assert_eq!(card.id, world.card);
                 "joined"
             }
-            Asked::Approved(card) => {
+            Asked::Approved(card, _) => {
                 assert_eq!(card.id, world.card);
                 "approved"
             }
@@ -279,7 +279,7 @@ fn only_its_own_grant_claims_what_was_approved() {
     assert_eq!((old.id, &*old.ended), (world.card, "replaced"));
     assert!(matches!(asked.begin(&world.granted()), Begun::NeedsGrant(Some(_))));
 
-    assert!(matches!(world.clone().begin(&world.granted()), Begun::Claimed(_)));
+    assert!(matches!(world.clone().begin(&world.granted()), Begun::Claimed(..)));
 }
 
 #[test]
@@ -290,15 +290,15 @@ fn a_yes_is_spent_by_what_may_have_had_an_effect_and_by_nothing_else() {
         let spent_by = world.record().approval.as_ref().unwrap().spent_by;
         assert_eq!(spent_by, spent.then_some(world.execution.id));
         let again = world.begin(&world.granted());
-        assert_eq!(matches!(again, Begun::Claimed(_)), !spent, "{outcome:?}");
+        assert_eq!(matches!(again, Begun::Claimed(..)), !spent, "{outcome:?}");
     }
     // Any number of clean failures later it still holds, and then it does not.
     let (mut world, _) = world("approved");
     for _ in 0..40 {
-        assert!(matches!(world.begin(&world.granted()), Begun::Claimed(_)));
+        assert!(matches!(world.begin(&world.granted()), Begun::Claimed(..)));
         assert_eq!(world.finishes(&Outcome::NotDone), Finished::Recorded);
     }
-    assert!(matches!(world.begin(&world.granted()), Begun::Claimed(_)));
+    assert!(matches!(world.begin(&world.granted()), Begun::Claimed(..)));
     world.finishes(&completed());
     assert!(matches!(world.begin(&world.granted()), Begun::Completed(..)));
     assert_eq!((world.record().fence, world.record().attempt), (41, 41));
@@ -310,7 +310,7 @@ fn a_yes_under_which_somebody_fell_silent_is_spent() {
     let mut world = World::new();
     world.ask(&Asking { safe_to_repeat: true, ..asking(&wanting(1), 1) });
     world.say(true);
-    assert!(matches!(world.begin(&Claiming { safe_to_repeat: true, ..world.granted() }), Begun::Claimed(_)));
+    assert!(matches!(world.begin(&Claiming { safe_to_repeat: true, ..world.granted() }), Begun::Claimed(..)));
     let first = world.card;
     world.pass(world.settings.lease);
     assert!(matches!(world.begin(&Claiming { safe_to_repeat: true, ..world.granted() }), Begun::NeedsGrant(None)));
@@ -326,7 +326,7 @@ fn a_late_end_says_whether_the_yes_was_spent() {
         let (mut world, _) = world(name);
         assert_eq!(world.finishes(&Outcome::NotDone), Finished::Recorded);
         assert_eq!(world.record().approval.as_ref().unwrap().spent_by, None, "{name}");
-        assert!(matches!(world.begin(&world.granted()), Begun::Claimed(_)));
+        assert!(matches!(world.begin(&world.granted()), Begun::Claimed(..)));
         world.finishes(&completed());
         assert_eq!(world.record().approval.as_ref().unwrap().spent_by, Some(world.execution.id));
     }
@@ -354,14 +354,14 @@ fn an_end_is_refused_only_if_the_fence_has_moved() {
     // Somebody else has begun.
     let (mut world, _) = self::world("lapsed_twice_ok");
     let first = world.execution.clone();
-    assert!(matches!(world.begin(&repeatable(1)), Begun::Claimed(_)));
+    assert!(matches!(world.begin(&repeatable(1)), Begun::Claimed(..)));
     assert!(world.execution.fence > first.fence);
     for outcome in [completed(), done(), Outcome::NotDone, maybe()] {
         assert_eq!(world.finish(&first, &outcome), Finished::FenceMoved);
         assert_eq!(world.state(), "running");
     }
     let renewed = renew(world.record.as_deref(), world.now, &first, &world.settings);
-    assert!(!world.apply(renewed));
+    assert!(world.apply(renewed).is_none());
     assert_eq!(world.finishes(&completed()), Finished::Recorded);
 
     // Somebody who makes it up.
@@ -390,7 +390,7 @@ fn what_runs_without_a_grant_is_not_the_cards() {
         [("denied", "denied"), ("expired", "expired"), ("unredeemed", "expired"), ("cancelled", "cancelled")]
     {
         let (mut world, _) = world(name);
-        assert!(matches!(world.begin(&free(1)), Begun::Claimed(_)));
+        assert!(matches!(world.begin(&free(1)), Begun::Claimed(..)));
         let record = world.record();
         assert!(record.approval.is_none(), "{name}");
         assert_eq!((record.closed[0].id, &*record.closed[0].ended), (world.card, ended));

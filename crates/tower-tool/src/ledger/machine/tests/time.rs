@@ -133,7 +133,7 @@ fn a_card_outlives_the_window_by_the_time_to_decide_and_come_back() {
     world.pass(Settings::DECIDE_WITHIN.saturating_sub(MOMENT));
     assert!(matches!(world.say(true), Decided::Taken(_)));
     world.pass(Settings::REDEEM_WITHIN.saturating_sub(MOMENT));
-    assert!(matches!(world.begin(&world.granted()), Begun::Claimed(_)));
+    assert!(matches!(world.begin(&world.granted()), Begun::Claimed(..)));
     assert_eq!(world.finishes(&completed()), Finished::Recorded);
     let ends = world.record().window_ends;
     assert!(world.now.until(ends) >= Settings::PAST_COMPLETION);
@@ -148,7 +148,7 @@ fn a_new_window_begins_anew_and_its_record_is_a_later_one() {
     world.finishes(&completed());
     world.pass(Settings::WINDOW);
     let claiming = Claiming { provider_key: "another".into(), ..free(1) };
-    assert!(matches!(world.begin(&claiming), Begun::Claimed(_)));
+    assert!(matches!(world.begin(&claiming), Begun::Claimed(..)));
     assert_eq!((&*world.execution.provider_key, world.execution.attempt), ("another", 1));
     assert!(world.execution.fence > old.fence, "for as long as the store has the old one");
     assert_eq!(world.finish(&old, &completed()), Finished::FenceMoved);
@@ -158,7 +158,7 @@ fn a_new_window_begins_anew_and_its_record_is_a_later_one() {
     let mut world = claimed(&free(1));
     world.finishes(&completed());
     world.pass(Settings::WINDOW);
-    assert!(matches!(world.begin(&free(2)), Begun::Claimed(_)));
+    assert!(matches!(world.begin(&free(2)), Begun::Claimed(..)));
 }
 
 /// With store time that stands still or steps back, records are still told apart.
@@ -178,6 +178,6 @@ fn a_record_after_another_is_later_whatever_the_clock_says() {
     let mut record = world.record().clone();
     record.window_ends = world.now;
     world.record = Some(Arc::new(record));
-    assert!(matches!(world.begin(&free(1)), Begun::Claimed(_)));
+    assert!(matches!(world.begin(&free(1)), Begun::Claimed(..)));
     assert!(world.record().revision > before);
 }
