@@ -177,5 +177,64 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+/// A store that is chosen at run time, or shared.
+impl<T: LedgerStore + ?Sized> LedgerStore for Arc<T> {
+    fn now(&self) -> Timestamp {
+        T::now(self)
+    }
+
+    fn get<'a>(&'a self, key: &'a RecordKey) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {
+        T::get(self, key)
+    }
+
+    fn swap<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        expected: Option<Revision>,
+        next: Option<Arc<Record>>,
+    ) -> Io<'a, Result<Swap, StoreError>> {
+        T::swap(self, key, expected, next)
+    }
+
+    fn changed<'a>(&'a self, topic: Topic<'a>, since: u64) -> Io<'a, Result<u64, StoreError>> {
+        T::changed(self, topic, since)
+    }
+
+    fn by_approval<'a>(&'a self, tenant: &'a str, id: ApprovalId) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {
+        T::by_approval(self, tenant, id)
+    }
+
+    fn by_execution<'a>(
+        &'a self,
+        tenant: &'a str,
+        scope: &'a str,
+        id: ExecutionId,
+    ) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {
+        T::by_execution(self, tenant, scope, id)
+    }
+
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a str,
+        after: Option<ApprovalId>,
+        limit: usize,
+    ) -> Io<'a, Result<Vec<Arc<Record>>, StoreError>> {
+        T::pending(self, tenant, after, limit)
+    }
+
+    fn in_scope<'a>(
+        &'a self,
+        tenant: &'a str,
+        actor: &'a str,
+        scope: &'a str,
+    ) -> Io<'a, Result<Vec<RecordKey>, StoreError>> {
+        T::in_scope(self, tenant, actor, scope)
+    }
+
+    fn scan<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Io<'a, Result<Page, StoreError>> {
+        T::scan(self, after, limit)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Io, StoreError};
@@ -73,4 +74,11 @@ pub struct BucketKey<'a> {
 pub trait QuotaStore: fmt::Debug + Send + Sync + 'static {
     /// Takes a call out of the bucket. If there is none left, gives how long it is until there is.
     fn take<'a>(&'a self, bucket: BucketKey<'a>, quota: Quota) -> Io<'a, Result<Option<Duration>, StoreError>>;
+}
+
+/// A store that is chosen at run time, or shared.
+impl<T: QuotaStore + ?Sized> QuotaStore for Arc<T> {
+    fn take<'a>(&'a self, bucket: BucketKey<'a>, quota: Quota) -> Io<'a, Result<Option<Duration>, StoreError>> {
+        T::take(self, bucket, quota)
+    }
 }

@@ -5,6 +5,7 @@ mod in_flight;
 mod keys;
 mod limits;
 mod outcomes;
+mod reconcile;
 mod slow_store;
 
 use std::sync::Arc;
