@@ -54,7 +54,7 @@
 //! | [`stack`] | the recommended layers in the recommended order, with the reasons |
 //! | [`audit`] | a record of every call |
 //! | [`resume`] | coming back with an approval, and waiting for one |
-#![cfg_attr(feature = "rate-limit", doc = "| [`rate_limit`] | how often a caller may call |")]
+//! | [`rate_limit`] | how often a caller may call |
 //! | [`validate`] | arguments against the tool's schema, in one normal form |
 //! | [`approval`] | a person decides before something happens |
 //! | [`idempotency`] | what has effects runs at most once |
@@ -64,7 +64,7 @@
 //!
 //! # Features
 //!
-//! - `rate-limit` (default): the rate limit, by the `governor` crate.
+//! - `rate-limit` (default): the rate limit that counts in this process, by the `governor` crate.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod approval;
@@ -75,7 +75,6 @@ pub mod idempotency;
 mod ids;
 pub mod ledger;
 pub mod memory;
-#[cfg(feature = "rate-limit")]
 pub mod rate_limit;
 pub mod redact;
 pub mod resume;

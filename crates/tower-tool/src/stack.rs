@@ -27,20 +27,27 @@ use tower_layer::Layer;
 
 use crate::approval::{Approval, ApprovalLayer, ApprovalRule};
 use crate::audit::{Audit, AuditLayer, Trace, Trail};
+use tower::util::Either;
+
 use crate::idempotency::{Idempotency, IdempotencyLayer};
 use crate::ledger::Ledger;
 #[cfg(feature = "rate-limit")]
 use crate::rate_limit::{Quota, RateLimit, RateLimitLayer};
+use crate::rate_limit::{SharedRateLimit, SharedRateLimitLayer};
 use crate::redact::Redactor;
 use crate::resume::{Resume, ResumeLayer};
 use crate::validate::{Validate, ValidateLayer};
 
-/// The service that a [`Stack`] makes.
+/// The service that a [`Stack`] makes: the rate limit is a shared one, or counts in this process.
+pub type Stacked<S> = Audit<Resume<Either<SharedRateLimit<Judged<S>>, CountedHere<Judged<S>>>>>;
+/// What stands inside the rate limit.
+pub type Judged<S> = Validate<Approval<Idempotency<S>>>;
+/// What counts in this process.
 #[cfg(feature = "rate-limit")]
-pub type Stacked<S> = Audit<Resume<RateLimit<Validate<Approval<Idempotency<S>>>>>>;
-/// The service that a [`Stack`] makes.
+pub type CountedHere<S> = RateLimit<S>;
+/// What counts in this process: nothing, without the feature `rate-limit`.
 #[cfg(not(feature = "rate-limit"))]
-pub type Stacked<S> = Audit<Resume<Validate<Approval<Idempotency<S>>>>>;
+pub type CountedHere<S> = S;
 
 /// How often each actor may call unless set: 600 times a minute, 60 at once.
 #[cfg(feature = "rate-limit")]
@@ -58,6 +65,7 @@ pub struct Stack {
     resume: ResumeLayer,
     #[cfg(feature = "rate-limit")]
     rate_limit: RateLimitLayer,
+    shared_rate_limit: Option<SharedRateLimitLayer>,
     validate: ValidateLayer,
     approval: ApprovalLayer,
     idempotency: IdempotencyLayer,
@@ -71,7 +79,8 @@ impl Stack {
             audit: AuditLayer::new(Trace),
             resume: ResumeLayer::new(ledger),
             #[cfg(feature = "rate-limit")]
-            rate_limit: RateLimitLayer::new(default_quota()),
+            rate_limit: RateLimitLayer::local(default_quota()),
+            shared_rate_limit: None,
             validate: ValidateLayer::new(),
             approval: ApprovalLayer::new(ledger),
             idempotency: IdempotencyLayer::new(ledger),
@@ -84,7 +93,14 @@ impl Stack {
         self
     }
 
-    /// How often each actor may call.
+    /// How often each actor may call, counted by all processes that share a store. It takes the place of the rate limit that
+    /// counts in this process.
+    pub fn shared_rate_limit(mut self, layer: SharedRateLimitLayer) -> Self {
+        self.shared_rate_limit = Some(layer);
+        self
+    }
+
+    /// How often each actor may call, counted in this process.
     #[cfg(feature = "rate-limit")]
     pub fn rate_limit(mut self, layer: RateLimitLayer) -> Self {
         self.rate_limit = layer;
@@ -125,8 +141,13 @@ impl<S> Layer<S> for Stack {
         let inner = self.idempotency.layer(inner);
         let inner = self.approval.layer(inner);
         let inner = self.validate.layer(inner);
-        #[cfg(feature = "rate-limit")]
-        let inner = self.rate_limit.layer(inner);
+        let inner = match &self.shared_rate_limit {
+            Some(shared) => Either::Left(shared.layer(inner)),
+            #[cfg(feature = "rate-limit")]
+            None => Either::Right(self.rate_limit.layer(inner)),
+            #[cfg(not(feature = "rate-limit"))]
+            None => Either::Right(inner),
+        };
         self.audit.layer(self.resume.layer(inner))
     }
 }

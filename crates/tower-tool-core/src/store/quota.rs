@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Io, StoreError};
 use crate::Digest;
+use crate::canonical::Hasher;
 
 /// So many calls per period, and so many at once.
 ///
@@ -65,6 +66,14 @@ pub struct BucketKey<'a> {
     pub tenant: &'a str,
     /// Which bucket of the tenant.
     pub digest: Digest,
+}
+
+impl<'a> BucketKey<'a> {
+    /// The bucket of a tenant that all these parts name together.
+    pub fn new<'p>(tenant: &'a str, parts: impl IntoIterator<Item = &'p str>) -> Self {
+        let hasher = Hasher::new("tower-tool bucket 1", None);
+        Self { tenant, digest: parts.into_iter().fold(hasher, Hasher::part).finish() }
+    }
 }
 
 /// Counts calls for all processes that share it, in one step and by its own time.

@@ -84,7 +84,7 @@ impl Bench {
             Resume => tools.layer(ResumeLayer::new(&self.ledger)).boxed(),
             RateLimit => {
                 let quota = Quota::per_hour(NonZeroU32::new(self.quota).unwrap());
-                tools.layer(RateLimitLayer::new(quota)).boxed()
+                tools.layer(RateLimitLayer::local(quota)).boxed()
             }
             Validate => tools.layer(ValidateLayer::new()).boxed(),
             Approval => tools.layer(ApprovalLayer::new(&self.ledger)).boxed(),

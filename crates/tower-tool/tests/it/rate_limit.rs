@@ -56,7 +56,7 @@ async fn refused(tools: &BoxToolset) -> ToolError {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_says_when_to_come_back_and_that_nothing_was_done() {
-    let tools = limited(RateLimitLayer::new(Quota::per_minute(n(1))));
+    let tools = limited(RateLimitLayer::local(Quota::per_minute(n(1))));
     assert!(passes(&tools).await);
     let error = refused(&tools).await;
     assert_eq!((error.category(), error.effect()), (Category::RateLimited, Effect::NotDone));
@@ -67,7 +67,7 @@ async fn a_refusal_says_when_to_come_back_and_that_nothing_was_done() {
 /// State that lives in each clone: tokio-rs/axum#3682, tower-rs/tower#794, #712
 #[tokio::test(start_paused = true)]
 async fn all_clones_share_the_buckets() {
-    let tools = limited(RateLimitLayer::new(Quota::per_second(n(5))));
+    let tools = limited(RateLimitLayer::local(Quota::per_second(n(5))));
     let clones: Vec<BoxToolset> = (0..300).map(|_| tools.clone()).collect();
     let mut passed = 0;
     for _ in 0..5 {
@@ -89,7 +89,7 @@ async fn all_clones_share_the_buckets() {
 async fn clones_that_race_share_the_buckets() {
     let reads = two_reads();
     for _ in 0..20 {
-        let layer = RateLimitLayer::new(Quota::per_hour(n(5)));
+        let layer = RateLimitLayer::local(Quota::per_hour(n(5)));
         let start = Arc::new(Barrier::new(300));
         let mut callers = JoinSet::new();
         for _ in 0..300 {
@@ -111,7 +111,7 @@ async fn clones_that_race_share_the_buckets() {
 /// A key that the caller controls: long2ice/fastapi-limiter#9, koala73/worldmonitor#3721
 #[tokio::test(start_paused = true)]
 async fn nothing_that_a_caller_sends_names_a_bucket() {
-    let tools = limited(RateLimitLayer::new(Quota::per_hour(n(3))));
+    let tools = limited(RateLimitLayer::local(Quota::per_hour(n(3))));
     let principal = |agent: &str| Principal::new("acme", "alice").with_agent(agent.to_owned()).with_role("admin");
     let mut passed = 0;
     for index in 0..50 {
@@ -135,7 +135,7 @@ async fn nothing_that_a_caller_sends_names_a_bucket() {
 async fn tenants_and_actors_count_by_themselves_or_together_as_the_deployment_says() {
     let everyone = [("acme", "alice"), ("acme", "bob"), ("evil", "alice")];
     for (by, passing) in [(BucketBy::tenant(), [true, false, true]), (BucketBy::actor(), [true, true, true])] {
-        let tools = limited(RateLimitLayer::new(Quota::per_hour(n(1))).by(by));
+        let tools = limited(RateLimitLayer::local(Quota::per_hour(n(1))).by(by));
         for ((tenant, actor), passing) in everyone.into_iter().zip(passing) {
             assert_eq!(
                 passes_as(&tools, "look", context(tenant, actor, "s")).await,
@@ -145,7 +145,7 @@ async fn tenants_and_actors_count_by_themselves_or_together_as_the_deployment_sa
             assert!(!passes_as(&tools, "look", context(tenant, actor, "s")).await);
         }
     }
-    let tools = limited(RateLimitLayer::new(Quota::per_hour(n(1))).by(BucketBy::actor().and_scope().and_tool()));
+    let tools = limited(RateLimitLayer::local(Quota::per_hour(n(1))).by(BucketBy::actor().and_scope().and_tool()));
     for scope in ["one", "two"] {
         for tool in ["look", "peek"] {
             assert!(passes_as(&tools, tool, context("acme", "alice", scope)).await);
@@ -157,7 +157,7 @@ async fn tenants_and_actors_count_by_themselves_or_together_as_the_deployment_sa
 /// Names cannot run into each other.
 #[tokio::test(start_paused = true)]
 async fn similar_names_are_different_buckets() {
-    let tools = limited(RateLimitLayer::new(Quota::per_hour(n(1))));
+    let tools = limited(RateLimitLayer::local(Quota::per_hour(n(1))));
     for (tenant, actor) in [("a", "bc"), ("ab", "c"), ("a", ""), ("", "a"), ("a/b", "c"), ("a", "b/c"), ("A", "bc")] {
         assert!(passes_as(&tools, "look", context(tenant, actor, "s")).await, "{tenant} {actor}");
     }
@@ -166,7 +166,7 @@ async fn similar_names_are_different_buckets() {
 /// Rejected calls extend the lockout: rcarmo/piclaw#105, Kong/docs.konghq.com#6586
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_costs_nothing() {
-    let tools = limited(RateLimitLayer::new(Quota::per_minute(n(10))));
+    let tools = limited(RateLimitLayer::local(Quota::per_minute(n(10))));
     let mut passed = [0; 10];
     // Twelve calls a minute for ten minutes.
     for index in 0..120 {
@@ -191,7 +191,7 @@ async fn a_refused_call_costs_nothing() {
 /// A double burst at the window's edge: block/buzz#3477, Benson-Kim/genesis-sacco-platform#14
 #[tokio::test(start_paused = true)]
 async fn there_is_no_window_whose_edge_lets_twice_as_many_through() {
-    let tools = limited(RateLimitLayer::new(Quota::per_minute(n(60))));
+    let tools = limited(RateLimitLayer::local(Quota::per_minute(n(60))));
     advance(Duration::from_millis(59_900)).await;
     let mut passed = 0;
     for _ in 0..60 {
@@ -208,7 +208,7 @@ async fn there_is_no_window_whose_edge_lets_twice_as_many_through() {
 #[tokio::test(start_paused = true)]
 async fn no_interval_as_long_as_the_period_lets_through_more_than_the_quota_and_the_burst() {
     let (quota, burst) = (20, 5);
-    let tools = limited(RateLimitLayer::new(Quota::per_minute(n(quota)).with_burst(n(burst))));
+    let tools = limited(RateLimitLayer::local(Quota::per_minute(n(quota)).with_burst(n(burst))));
     let mut passed: Vec<Instant> = Vec::new();
     let mut dice = 7_u64;
     for _ in 0..3_000 {
@@ -234,7 +234,7 @@ async fn retry_after_is_not_too_early_and_not_too_late() {
         Quota::per_hour(n(11)).with_burst(n(1)),
         Quota::per_second(n(1_500)).with_burst(n(1)),
     ] {
-        let tools = limited(RateLimitLayer::new(quota));
+        let tools = limited(RateLimitLayer::local(quota));
         for _ in 0..20 {
             while passes(&tools).await {}
             let wait = refused(&tools).await.retry_after().unwrap();
@@ -251,7 +251,7 @@ async fn retry_after_is_not_too_early_and_not_too_late() {
 /// Keys without end: librefang/librefang#3668, #5521, boinkor-net/governor#171
 #[tokio::test(start_paused = true)]
 async fn callers_beyond_the_last_bucket_share_one() {
-    let tools = limited(RateLimitLayer::new(Quota::per_minute(n(1))).max_buckets(100));
+    let tools = limited(RateLimitLayer::local(Quota::per_minute(n(1))).max_buckets(100));
     let actor = |index: usize| context("acme", &format!("actor-{index}"), "s");
     let mut passed = 0;
     for index in 0..20_000 {
@@ -271,7 +271,7 @@ async fn callers_beyond_the_last_bucket_share_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_does_not_use_up_the_bucket_of_somebody_who_was_there_before() {
-    let tools = limited(RateLimitLayer::new(Quota::per_hour(n(10))).max_buckets(10));
+    let tools = limited(RateLimitLayer::local(Quota::per_hour(n(10))).max_buckets(10));
     assert!(passes(&tools).await);
     for index in 0..1_000 {
         passes_as(&tools, "look", context("evil", &format!("actor-{index}"), "s")).await;
@@ -285,7 +285,7 @@ async fn a_flood_does_not_use_up_the_bucket_of_somebody_who_was_there_before() {
 #[tokio::test(start_paused = true)]
 async fn all_unknown_tools_share_one_bucket_of_their_caller() {
     for by in [BucketBy::actor(), BucketBy::actor().and_tool()] {
-        let tools = limited(RateLimitLayer::new(Quota::per_hour(n(2))).by(by));
+        let tools = limited(RateLimitLayer::local(Quota::per_hour(n(2))).by(by));
         let mut passed = 0;
         for index in 0..100 {
             passed += u32::from(passes_as(&tools, &format!("made_up_{index}"), alice()).await);
@@ -302,7 +302,7 @@ async fn all_unknown_tools_share_one_bucket_of_their_caller() {
 #[tokio::test(start_paused = true)]
 async fn the_limit_decides_before_anything_further_in_sees_the_call() {
     let tool = MockTool::new("look", Risk::PublicRead);
-    let stack = ServiceBuilder::new().layer(RateLimitLayer::new(Quota::per_hour(n(1)))).layer(ValidateLayer::new());
+    let stack = ServiceBuilder::new().layer(RateLimitLayer::local(Quota::per_hour(n(1)))).layer(ValidateLayer::new());
     let tools = Toolset::builder().tool(tool.tool()).build().unwrap().layer(stack).boxed();
     assert!(passes(&tools).await);
     for _ in 0..10 {
@@ -314,7 +314,7 @@ async fn the_limit_decides_before_anything_further_in_sees_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_never_began_costs_nothing() {
-    let tools = limited(RateLimitLayer::new(Quota::per_hour(n(1))));
+    let tools = limited(RateLimitLayer::local(Quota::per_hour(n(1))));
     drop(tools.run(call("look", json!({}))));
     assert!(passes(&tools).await);
     assert!(!passes(&tools).await);

@@ -220,7 +220,7 @@ async fn a_read_does_not_spend_the_yes() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_comes_back_is_charged_once_and_asked_about_once() {
     let quota = Quota::per_hour(NonZeroU32::new(2).unwrap());
-    let shop = Shop::with(|ledger| ledger, |stack| stack.rate_limit(RateLimitLayer::new(quota)));
+    let shop = Shop::with(|ledger| ledger, |stack| stack.rate_limit(RateLimitLayer::local(quota)));
     let id = shop.asked("A-1").await;
     for _ in 0..3 {
         assert_refused(shop.resume(id, "A-1").await, ToolErrorKind::ApprovalRequired);
@@ -238,7 +238,7 @@ async fn a_call_that_comes_back_is_charged_once_and_asked_about_once() {
 #[tokio::test(start_paused = true)]
 async fn only_a_verified_card_is_free_of_charge() {
     let quota = Quota::per_hour(NonZeroU32::new(2).unwrap());
-    let shop = Shop::with(|ledger| ledger, |stack| stack.rate_limit(RateLimitLayer::new(quota)));
+    let shop = Shop::with(|ledger| ledger, |stack| stack.rate_limit(RateLimitLayer::local(quota)));
     let id = shop.asked("A-1").await;
     shop.asked("A-2").await;
     // Neither a made-up id nor a true one with other arguments opens a way around the limit.

@@ -40,7 +40,7 @@ impl House {
         let look = MockTool::with_schema("look", Risk::PrivateRead, schema());
         let write = MockTool::with_schema("write", Risk::ReversibleWrite, schema());
         let pay = MockTool::with_schema("pay", Risk::Critical, schema());
-        let limit = RateLimitLayer::new(Quota::per_hour(quota.try_into().unwrap()));
+        let limit = RateLimitLayer::local(Quota::per_hour(quota.try_into().unwrap()));
         let stack = Stack::recommended(&ledger).trail(trail.clone()).clock(clock.clone()).rate_limit(limit);
         let tools = Toolset::builder()
             .tool(look.tool())

@@ -27,7 +27,7 @@ fn tool(risk: Risk) -> MockTool {
 }
 
 fn stack(ledger: &Ledger) -> Stack {
-    let plenty = RateLimitLayer::new(Quota::per_second(NonZeroU32::new(1_000_000).unwrap()));
+    let plenty = RateLimitLayer::local(Quota::per_second(NonZeroU32::new(1_000_000).unwrap()));
     Stack::recommended(ledger).trail(MemoryTrail::new()).rate_limit(plenty)
 }
 

@@ -49,7 +49,7 @@ fn resume(ledger: &Ledger) -> ResumeLayer {
 }
 
 fn rate_limit(_: &Ledger) -> RateLimitLayer {
-    RateLimitLayer::new(Quota::per_second(NonZeroU32::new(10_000).unwrap()))
+    RateLimitLayer::local(Quota::per_second(NonZeroU32::new(10_000).unwrap()))
 }
 
 fn validate(_: &Ledger) -> ValidateLayer {

@@ -55,7 +55,7 @@ async fn they_all_fit_between() {
             .timeout(60 * SECOND)
             .layer(ResumeLayer::new(&ledger))
             .buffer(8)
-            .layer(RateLimitLayer::new(
+            .layer(RateLimitLayer::local(
                 Quota::per_second(std::num::NonZeroU32::MIN).with_burst(std::num::NonZeroU32::MAX),
             ))
             .load_shed()

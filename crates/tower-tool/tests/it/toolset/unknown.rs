@@ -86,7 +86,7 @@ async fn an_unknown_tool_passes_audit_and_rate_limit_and_opens_no_card() {
     let quota = Quota::per_hour(2.try_into().unwrap());
     let stack = Stack::recommended(&ledger)
         .trail(trail.clone())
-        .rate_limit(RateLimitLayer::new(quota))
+        .rate_limit(RateLimitLayer::local(quota))
         .ask_for(["made_up"])
         .ask_when(|_: &ToolCall| Some("everything".to_owned()));
     let known = MockTool::new("refund", Risk::Critical);

@@ -1,26 +1,3 @@
-//! How often a caller may call.
-//!
-//! The algorithm is GCRA, a leaky bucket without a window whose edge could be abused: with a quota of `n` per period and a burst
-//! of `b`, no interval as long as the period lets more than `n + b` calls through. A refused call costs nothing, so hammering
-//! does not extend the wait, and neither does a call with effects that comes back with an approval, which was charged when it first
-//! came.
-//!
-//! Buckets are named by the call's context only, which trusted code made; nothing that a caller sends names one. All tools that
-//! a toolset does not know share one bucket per caller. The layer's clones share their buckets, within this process. There are at most
-//! [`max_buckets`](RateLimitLayer::max_buckets); callers beyond that share one.
-//!
-//! The layer decides at once: readiness is the inner service's, and a refusal, which says when to come back, comes from the
-//! response future.
-//!
-//! ```
-//! use std::num::NonZeroU32;
-//! use tower_tool::rate_limit::{BucketBy, Quota, RateLimitLayer};
-//!
-//! let layer = RateLimitLayer::new(Quota::per_minute(NonZeroU32::new(60).unwrap()))
-//!     .by(BucketBy::actor().and_tool());
-//! # let _ = layer;
-//! ```
-
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -38,9 +15,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
 use tower_tool_core::marks::Kind;
-pub use tower_tool_core::store::Quota;
-use tower_tool_core::{LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use tower_tool_core::store::Quota;
+use tower_tool_core::{LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 
+use super::{BucketBy, is_charged};
 use crate::gate::{Gate, gated_future, inner_service_accessors};
 
 /// How many buckets there are unless set.
@@ -52,40 +30,6 @@ fn to_governor(quota: Quota) -> governor::Quota {
     // It is never zero, so there is always a quota.
     let per_each = governor::Quota::with_period(quota.each()).unwrap_or(governor::Quota::per_second(NonZeroU32::MIN));
     per_each.allow_burst(quota.burst())
-}
-
-/// What names a bucket, beside the tenant: which calls count together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketBy {
-    actor: bool,
-    scope: bool,
-    tool: bool,
-}
-
-impl BucketBy {
-    /// All calls of a tenant count together.
-    pub const fn tenant() -> Self {
-        Self { actor: false, scope: false, tool: false }
-    }
-
-    /// All calls of an actor count together.
-    pub const fn actor() -> Self {
-        Self { actor: true, scope: false, tool: false }
-    }
-
-    /// Each session counts by itself.
-    #[must_use]
-    pub const fn and_scope(mut self) -> Self {
-        self.scope = true;
-        self
-    }
-
-    /// Each tool counts by itself.
-    #[must_use]
-    pub const fn and_tool(mut self) -> Self {
-        self.tool = true;
-        self
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -166,7 +110,7 @@ fn limiter(quota: Quota, max: usize) -> Arc<Limiter> {
     Arc::new(RateLimiter::new(to_governor(quota), Buckets { max, clock, map }, clock))
 }
 
-/// Refuses callers that call too often. See the [module docs](self).
+/// Refuses callers that call too often, by what this process has seen. See the [module docs](super).
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it stands around a service"]
 pub struct RateLimitLayer {
@@ -177,8 +121,8 @@ pub struct RateLimitLayer {
 }
 
 impl RateLimitLayer {
-    /// This quota for each actor.
-    pub fn new(quota: Quota) -> Self {
+    /// This quota for each actor, counted in this process alone: with every further process the callers have as much again.
+    pub fn local(quota: Quota) -> Self {
         Self { quota, by: BucketBy::actor(), max_buckets: MAX_BUCKETS, limiter: limiter(quota, MAX_BUCKETS) }
     }
 
@@ -215,7 +159,7 @@ impl<S> Layer<S> for RateLimitLayer {
     }
 }
 
-/// Refuses callers that call too often. See the [module docs](self).
+/// Refuses callers that call too often, by what this process has seen. See the [module docs](super).
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
@@ -228,8 +172,7 @@ impl<S> RateLimit<S> {
 
     fn admit(&self, call: &mut ToolCall) -> Result<(), ToolError> {
         call.enter(Kind::RateLimit)?;
-        // What has effects is executed once for its approval. A read may be repeated with it, and each time counts.
-        if call.marks().resumed().is_some() && call.spec().is_some_and(ToolSpec::has_effects) {
+        if !is_charged(call) {
             return Ok(());
         }
         let principal = call.context.principal();
