@@ -8,6 +8,8 @@ pub mod call;
 mod clock;
 pub mod contract;
 pub mod probe;
+pub mod record;
+pub mod store;
 pub mod tool;
 mod watched;
 

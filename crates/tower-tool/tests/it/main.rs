@@ -16,6 +16,7 @@ mod order;
 mod rate_limit;
 mod rebuild;
 mod store;
+mod store_suite;
 mod support;
 mod toolset;
 mod validate;

@@ -1,0 +1,46 @@
+use std::sync::Arc;
+
+use tower_tool_core::store::{LedgerStore, Limits};
+
+use crate::FakeClock;
+
+/// What a store may do without, if it says so: in [`LedgerFixture::lacks`], and in its documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Promise {
+    /// What was acknowledged is there when every handle was closed and the store is opened again.
+    ///
+    /// Without it an end of the process is forgotten calls: what was done may be done again.
+    Durable,
+    /// [`Limits::in_all`] is kept.
+    ///
+    /// Without it the room for results grows with the number of sessions.
+    InAllCap,
+    /// [`Limits::records`] is kept: beyond it, what is new is refused.
+    ///
+    /// Without it the number of records is bounded by what the store runs on, and by how that behaves when it is full.
+    RecordsCap,
+}
+
+/// A place where a ledger store keeps its records: empty at first, and opened as often as a test needs.
+///
+/// See the [module docs](super) for an example.
+pub trait LedgerFixture {
+    /// Opens the store. All handles are on the same records, as those of several processes are. Within one test all are given the
+    /// same limits.
+    ///
+    /// Opened again after every handle was dropped, a store that is [`Promise::Durable`] has what it had. Where no
+    /// second handle can be, as in memory, it is the same one.
+    fn open(&self, limits: Limits) -> impl Future<Output = Arc<dyn LedgerStore>>;
+
+    /// The clock that the store goes by, if it can be given one. Where it goes by a real one, the suite waits, for a second or
+    /// two.
+    fn clock(&self) -> Option<&FakeClock> {
+        None
+    }
+
+    /// What the store does not promise. The suite then holds it to what is left of that.
+    fn lacks(&self) -> &[Promise] {
+        &[]
+    }
+}

@@ -1,0 +1,76 @@
+use std::time::Duration;
+
+/// How long a property may take.
+const LONGEST: Duration = Duration::from_secs(180);
+
+/// One test for every property of a ledger store. Takes an expression that makes a new
+/// [`LedgerFixture`](crate::store::LedgerFixture), which may `.await`.
+///
+/// Put it into a module of its own. See [`store`](crate::store) for an example.
+#[macro_export]
+macro_rules! ledger_store_suite {
+    ($fixture:expr $(,)?) => {
+        $crate::__ledger_properties! { $crate::__store_tests { ledger, $fixture } }
+    };
+}
+
+/// Hands the names of all properties of a ledger store to another macro.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __ledger_properties {
+    ($macro:path { $($given:tt)* }) => {
+        $macro! {
+            $($given)*;
+            what_is_absent_is_none
+            the_first_claim_wins_and_the_second_is_given_it
+            a_swap_with_another_revision_is_lost_to_the_present_record
+            what_is_removed_is_gone
+            a_late_owner_changes_nothing
+            revisions_are_compared_to_the_last_bit
+            a_swap_that_was_dropped_is_made_before_the_next_answer_or_never
+            of_claims_at_once_one_wins
+            no_change_is_lost_between_handles
+            every_state_comes_back_as_it_was
+            numbers_keep_every_bit
+            texts_come_back_to_the_letter
+            falsy_results_are_results
+            deep_values_come_back
+            moments_keep_their_millisecond
+            store_time_does_not_go_back
+            what_may_not_be_forgotten_stays
+            a_window_that_moved_is_the_one_that_counts
+            what_may_be_forgotten_goes
+            what_was_acknowledged_survives_the_last_handle
+            debug_shows_no_data
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __store_tests {
+    ($suite:ident, $fixture:expr; $($property:ident)*) => {
+        $(
+            #[test]
+            fn $property() {
+                $crate::store::run(async {
+                    let fixture = $fixture;
+                    $crate::store::$suite::$property(&fixture).await;
+                });
+            }
+        )*
+    };
+}
+
+/// Runs one property in a runtime of its own.
+#[doc(hidden)]
+#[track_caller]
+pub fn run(property: impl Future<Output = ()>) {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => panic!("no runtime: {error}"),
+    };
+    // Within the runtime, since a timer cannot be made outside.
+    let checked = runtime.block_on(async { tokio::time::timeout(LONGEST, property).await });
+    assert!(checked.is_ok(), "it took more than {} s", LONGEST.as_secs());
+}
