@@ -15,6 +15,7 @@ mod idempotency;
 mod order;
 mod rate_limit;
 mod rebuild;
+mod shared_rate_limit;
 mod store;
 mod store_suite;
 mod support;
