@@ -36,6 +36,30 @@ macro_rules! __ledger_properties {
             falsy_results_are_results
             deep_values_come_back
             moments_keep_their_millisecond
+            records_of_intents_that_look_alike_are_kept_apart
+            approvals_are_found_by_their_tenant_as_long_as_they_are_known
+            executions_are_found_by_their_session_as_long_as_they_are_known
+            ids_that_a_record_has_no_more_are_not_found
+            pending_cards_come_oldest_first_and_page_by_page
+            a_card_that_was_decided_is_a_place_to_go_on_from
+            a_scope_has_its_records_as_long_as_they_are_there
+            a_scan_gives_what_does_not_change_once
+            a_cursor_that_nobody_gave_does_no_harm
+            asked_with_where_it_is_not_it_answers_at_once
+            whoever_waits_for_a_record_is_woken_by_its_every_change
+            the_cards_of_a_tenant_move_with_every_record_that_has_one
+            everyone_who_waits_is_woken_and_who_left_harms_nobody
+            a_busy_topic_starves_no_other
+            no_wake_up_is_lost_in_a_race
+            who_waits_for_nothing_waits
+            a_result_that_is_too_great_is_known_to_have_been
+            the_oldest_results_of_a_session_make_room
+            only_results_make_room
+            one_session_makes_no_room_at_the_cost_of_another
+            what_is_gone_takes_no_room
+            the_oldest_results_of_all_make_room
+            a_full_store_refuses_only_what_is_new
+            a_full_store_makes_room_of_what_may_be_forgotten
             store_time_does_not_go_back
             what_may_not_be_forgotten_stays
             a_window_that_moved_is_the_one_that_counts
