@@ -149,6 +149,12 @@ pub struct AuditRecord {
     /// Which attempt the execution is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// Whether somebody else had claimed the intent when the result came: there may be two effects.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub claim_lost: bool,
+    /// The execution that the tool's own hook was asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reconciled: Option<ExecutionId>,
     /// How often the call was resumed with an approval.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumed: u32,
@@ -161,6 +167,11 @@ pub struct AuditRecord {
     /// How it ended. Only when it closes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -198,6 +209,8 @@ impl AuditRecord {
             replay_of: None,
             fence: None,
             attempt: None,
+            claim_lost: false,
+            reconciled: None,
             resumed: 0,
             first_pass: call.journal().pass(),
             duration_ms: None,
@@ -237,6 +250,8 @@ impl AuditRecord {
                     self.attempt = Some(attempt);
                 }
                 Note::Replayed(id) | Note::Joined(id) => self.replay_of = Some(id),
+                Note::ClaimLost(_) => self.claim_lost = true,
+                Note::Reconciling(id) => self.reconciled = Some(id),
                 _ => {}
             }
         }

@@ -1,28 +1,4 @@
-//! The ledger: where intents live.
-//!
-//! One record per intent, changed by compare-and-swap; what approval, idempotency and operators share. A [`Ledger`] is a cheap
-//! handle on a [`LedgerStore`] and holds the state machine, once for every store:
-//!
-//! ```text
-//! absent | denied | expired | cancelled | released -> pending (a new card)
-//! pending -> approved | denied | expired | cancelled
-//! absent | released | denied | expired | cancelled (nothing demanded) | approved (its grant) -> running
-//! running -> completed | failed | unknown | released | approved (a clean failure gives the yes back)
-//! unknown -> completed | failed | released
-//! completed | failed -> absent, after the window
-//! ```
-//!
-//! The handle also owns the executions that run: how many may run at once, and how a process ends without losing any
-//! ([`Ledger::drain`]).
-//!
-//! ```
-//! use std::time::Duration;
-//! use tower_tool::Ledger;
-//! use tower_tool::memory::MemoryLedger;
-//!
-//! let ledger = Ledger::builder(MemoryLedger::new()).decide_within(Duration::from_secs(120)).max_running(64).build();
-//! # let _ = ledger;
-//! ```
+#![doc = include_str!("ledger.md")]
 
 mod machine;
 mod running;

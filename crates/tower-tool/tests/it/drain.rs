@@ -293,3 +293,32 @@ async fn a_drain_counts_what_it_leaves_behind() {
         process.tool.assert_effects(left);
     }
 }
+
+/// What was done and could not be recorded is not lost to a process that ends: it is recorded as what it was.
+#[tokio::test(start_paused = true)]
+async fn a_drain_records_what_the_store_did_not_take_before() {
+    for process in [Process::new(), Process::slow()] {
+        process.tool.hold();
+        let mut callers = JoinSet::new();
+        process.spawn(&mut callers, 1);
+        process.tool.until_started(1).await;
+        settle().await;
+        process.wire.cut();
+        process.tool.release();
+        let output = only(callers).await.unwrap();
+        assert_eq!(output.degraded().iter().map(|mode| &**mode).collect::<Vec<_>>(), ["result_not_recorded"]);
+
+        // Before the process tries again by itself.
+        let draining = process.drain(Duration::ZERO);
+        process.wire.mend();
+        let left = only(draining).await.unwrap();
+        assert!(left <= 1, "{left}");
+        let replayed = process.run_elsewhere(1).await.unwrap();
+        assert_eq!(
+            (replayed.provenance(), replayed.execution()),
+            (Provenance::Replayed, output.execution()),
+            "it is known, and not only that it may have been done"
+        );
+        process.tool.assert_effects(1);
+    }
+}

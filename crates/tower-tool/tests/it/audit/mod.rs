@@ -3,6 +3,7 @@
 mod broken;
 mod execution;
 mod lines;
+mod lost;
 mod outcomes;
 mod secrets;
 
