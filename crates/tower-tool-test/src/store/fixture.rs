@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use tower_tool_core::store::{LedgerStore, Limits};
+use tower_tool_core::store::{LedgerStore, Limits, QuotaStore};
 
 use crate::FakeClock;
 
@@ -42,5 +42,22 @@ pub trait LedgerFixture {
     /// What the store does not promise. The suite then holds it to what is left of that.
     fn lacks(&self) -> &[Promise] {
         &[]
+    }
+}
+
+/// A place where a quota store keeps its buckets: empty at first, and opened as often as a test needs.
+pub trait QuotaFixture {
+    /// Opens the store. All handles are on the same buckets, as those of several processes are. Where no second handle can be, as in
+    /// memory, it is the same one.
+    fn open(&self) -> impl Future<Output = Arc<dyn QuotaStore>>;
+
+    /// The clock that the store goes by, if it can be given one. Where it goes by a real one, the suite waits, for a few seconds.
+    fn clock(&self) -> Option<&FakeClock> {
+        None
+    }
+
+    /// How many buckets the store keeps now, if that can be seen.
+    fn buckets(&self) -> impl Future<Output = Option<u64>> {
+        std::future::ready(None)
     }
 }

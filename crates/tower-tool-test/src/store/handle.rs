@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tower_tool_core::store::{LedgerStore, Limits, Page, Record, RecordKey, Revision, State, StoreError, Swap, Topic};
 use tower_tool_core::{ApprovalId, ExecutionId, Timestamp};
@@ -32,6 +33,21 @@ pub(super) async fn in_time<T>(what: &str, question: impl Future<Output = T>) ->
 pub(super) async fn at(handle: &Handle, topic: Topic<'_>) -> u64 {
     // No topic is ever here, so the answer is at hand.
     ask("changed, asked with where the topic is not,", handle.store().changed(topic, u64::MAX)).await
+}
+
+/// What all tasks gave. A panic in one is a panic here.
+pub(super) async fn joined<T: 'static>(mut tasks: JoinSet<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(given) => all.push(given),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => panic!("{error}"),
+            },
+        }
+    }
+    all
 }
 
 /// A handle on a store, for tests: errors and late answers panic.

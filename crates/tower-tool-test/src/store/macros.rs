@@ -14,6 +14,38 @@ macro_rules! ledger_store_suite {
     };
 }
 
+/// One test for every property of a quota store. Takes an expression that makes a new
+/// [`QuotaFixture`](crate::store::QuotaFixture), which may `.await`.
+///
+/// Put it into a module of its own. See [`store`](crate::store) for an example.
+#[macro_export]
+macro_rules! quota_store_suite {
+    ($fixture:expr $(,)?) => {
+        $crate::__quota_properties! { $crate::__store_tests { quota, $fixture } }
+    };
+}
+
+/// Hands the names of all properties of a quota store to another macro.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __quota_properties {
+    ($macro:path { $($given:tt)* }) => {
+        $macro! {
+            $($given)*;
+            a_burst_passes_and_the_next_is_told_how_long
+            a_refusal_costs_nothing_and_is_told_when_to_come_back
+            no_period_lets_more_through_than_count_and_burst
+            buckets_count_apart
+            handles_share_their_buckets
+            a_bucket_that_is_full_is_no_bucket
+            time_that_steps_back_lets_nobody_through
+            extreme_quotas_are_counted
+            a_quota_that_was_changed_holds
+            debug_shows_no_tenants
+        }
+    };
+}
+
 /// Hands the names of all properties of a ledger store to another macro.
 #[doc(hidden)]
 #[macro_export]

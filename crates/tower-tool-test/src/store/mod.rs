@@ -1,7 +1,8 @@
 //! What a store must do, as one suite that every store runs.
 //!
-//! [`ledger_store_suite!`](crate::ledger_store_suite) makes a test of every property in [`ledger`], so that a failure has the name
-//! of what was broken. Where the stores come from is said by a [`LedgerFixture`]:
+//! [`ledger_store_suite!`](crate::ledger_store_suite) makes a test of every property in [`ledger`], and
+//! [`quota_store_suite!`](crate::quota_store_suite) one of every property in [`quota`], so that a failure has the name of what
+//! was broken. Where the stores come from is said by a [`LedgerFixture`] or a [`QuotaFixture`]:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -66,7 +67,9 @@ mod fixture;
 mod handle;
 pub mod ledger;
 mod macros;
+mod names;
+pub mod quota;
 
-pub use fixture::{LedgerFixture, Promise};
+pub use fixture::{LedgerFixture, Promise, QuotaFixture};
 #[doc(hidden)]
 pub use macros::run;

@@ -2,44 +2,10 @@ use std::collections::BTreeSet;
 
 use tower_tool_core::store::{Record, RecordKey};
 
-use super::records::TEXTS;
 use crate::record;
 use crate::store::LedgerFixture;
 use crate::store::handle::{assert_kept, open};
-
-/// Names that a store might take for one another, or for something else than a name.
-fn names() -> Vec<String> {
-    let alike = [
-        "acme",
-        "Acme",
-        "acme ",
-        " acme",
-        "acme\0",
-        "acme\n",
-        "acm_",
-        "acm%",
-        "acm*",
-        "ac?e",
-        "[a]cme",
-        "{acme}",
-        "acme}",
-        "{",
-        "}",
-        "*",
-        "%",
-        "/",
-        "..",
-        "%61cme",
-        "acm\u{e9}",
-        "acme\u{301}",
-        "äcme",
-        "ａcme",
-    ];
-    let long = "n".repeat(4_096);
-    let long = ["x", "y"].map(|last| format!("{long}{last}"));
-    let names = alike.into_iter().chain(TEXTS.iter().copied()).map(str::to_owned).chain(long);
-    names.collect::<BTreeSet<_>>().into_iter().collect()
-}
+use crate::store::names::names;
 
 /// Each name in each place, and parts that are one text when they are joined.
 fn parts() -> Vec<[String; 4]> {

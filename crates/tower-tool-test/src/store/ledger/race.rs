@@ -7,7 +7,7 @@ use tower_tool_core::store::{Record, State, Swap};
 use super::PARTS;
 use crate::record;
 use crate::store::LedgerFixture;
-use crate::store::handle::{Handle, assert_kept, open};
+use crate::store::handle::{Handle, assert_kept, joined, open};
 
 /// Of many that claim an intent at once, through several handles, one wins, and all others are given its claim.
 ///
@@ -79,19 +79,4 @@ async fn counted(store: &Handle, mut current: Record) -> Record {
             Swap::Lost(None) => panic!("the record is gone"),
         }
     }
-}
-
-/// What all tasks gave. A panic in one is a panic here.
-pub(super) async fn joined<T: 'static>(mut tasks: JoinSet<T>) -> Vec<T> {
-    let mut all = Vec::new();
-    while let Some(ended) = tasks.join_next().await {
-        match ended {
-            Ok(given) => all.push(given),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(error) => panic!("{error}"),
-            },
-        }
-    }
-    all
 }

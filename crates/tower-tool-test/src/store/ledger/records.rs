@@ -8,6 +8,7 @@ use super::PARTS;
 use crate::record;
 use crate::store::LedgerFixture;
 use crate::store::handle::{Handle, assert_kept, open};
+use crate::store::names::TEXTS;
 
 /// Writes the records through one handle and reads them through another, by every way there is.
 async fn assert_come_back(fixture: &impl LedgerFixture, make: impl FnOnce(Timestamp) -> Vec<Record>) {
@@ -68,25 +69,6 @@ pub async fn numbers_keep_every_bit(fixture: &impl LedgerFixture) {
     })
     .await;
 }
-
-/// Text that is special somewhere: to JSON, SQL, patterns, terminals, C or a serialisation of one's own.
-pub(super) const TEXTS: &[&str] = &[
-    "",
-    " ",
-    "\0",
-    "a\0b",
-    "\u{1}\u{1f}\u{7f}\u{80}",
-    "\r\n\t",
-    "'; DROP TABLE records; --",
-    "\"\\/`$(x)${x}{{x}}",
-    "%s%d%n _% *?[a-z]",
-    "Straße Å A\u{30a} ﬁ",
-    "\u{200b}\u{202e}\u{feff}\u{fffd}\u{ffff}",
-    "日本語 🦀👩‍👩‍👧 \u{10ffff}",
-    "null",
-    "1e5",
-    "-9223372036854775808",
-];
 
 /// Text comes back to the letter, whatever is in it and however long it is, wherever a record has text.
 pub async fn texts_come_back_to_the_letter(fixture: &impl LedgerFixture) {

@@ -9,10 +9,9 @@ use tokio::time::{Instant, timeout};
 use tower_tool_core::store::{Record, State, Topic};
 
 use super::PARTS;
-use super::race::joined;
 use crate::record;
 use crate::store::LedgerFixture;
-use crate::store::handle::{Handle, ask, at, breathe, open};
+use crate::store::handle::{Handle, ask, at, breathe, joined, open};
 
 /// How late a wake-up may be, on a machine that is busy with much else.
 const SOON: Duration = Duration::from_secs(5);
