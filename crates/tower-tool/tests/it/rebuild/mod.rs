@@ -1,6 +1,7 @@
 //! Whatever a layer of somebody else's does with a call, or whichever layer of ours is left out: nothing runs that was not
 //! validated, approved and claimed as its spec demands.
 
+mod foreign;
 mod left_out;
 mod nested;
 mod twice;
