@@ -232,7 +232,9 @@ fn breaks(error: &RedisError) -> bool {
 /// What the server said no to was not done: scripts write nothing before what may be refused.
 fn failure(error: &RedisError) -> Failure {
     let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
-    if is_answer && error.to_string().contains("OOM command not allowed") {
+    // Older servers say so within what they say of the script.
+    let is_full = error.code() == Some("OOM") || error.to_string().contains("-OOM ");
+    if is_answer && is_full {
         return Failure { why: Why::Refused, error: StoreError::full() };
     }
     let why = if is_answer { Why::Refused } else { Why::Lost };

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tower_tool_core::store::{LedgerStore, Limits};
+use tower_tool_core::store::{LedgerStore, Limits, QuotaStore};
 use tower_tool_redis::RedisStore;
-use tower_tool_test::store::{LedgerFixture, Promise};
-use tower_tool_tests::redis::{Options, RedisServer};
+use tower_tool_test::store::{LedgerFixture, Promise, QuotaFixture};
+use tower_tool_tests::redis::{Options, RedisServer, Value};
 
 struct Fixture(RedisServer);
 
@@ -25,4 +25,25 @@ impl LedgerFixture for Fixture {
     }
 }
 
-tower_tool_test::ledger_store_suite!(Fixture::new().await);
+impl QuotaFixture for Fixture {
+    async fn open(&self) -> Arc<dyn QuotaStore> {
+        Arc::new(RedisStore::connect(&self.0.url()).await.unwrap())
+    }
+
+    async fn buckets(&self) -> Option<u64> {
+        match self.0.command(&["KEYS", "agent:quota:*"]).await.unwrap() {
+            Value::Array(keys) => Some(keys.len() as u64),
+            _ => None,
+        }
+    }
+}
+
+mod ledger {
+    use super::Fixture;
+    tower_tool_test::ledger_store_suite!(Fixture::new().await);
+}
+
+mod quota {
+    use super::Fixture;
+    tower_tool_test::quota_store_suite!(Fixture::new().await);
+}

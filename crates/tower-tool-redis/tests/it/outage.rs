@@ -1,0 +1,137 @@
+//! Servers that go away, and replies that come late or not at all.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tower_tool_core::store::{LedgerStore as _, Topic};
+use tower_tool_redis::RedisStore;
+use tower_tool_tests::redis::{Direction, Options, Proxy, RedisServer};
+
+use crate::{claim, done, get, store_on, swap, until_answered, win};
+
+const TIMEOUT: Duration = Duration::from_millis(400);
+
+async fn through_proxy(server: &RedisServer) -> (Proxy, RedisStore) {
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let store = RedisStore::builder(&proxy.url()).response_timeout(TIMEOUT).connect().await.unwrap();
+    (proxy, store)
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_is_found_again() {
+    let mut server = RedisServer::start(Options::new().append_only().config("appendfsync", "always")).await.unwrap();
+    let store = store_on(&server).await;
+    let running = claim(&store, 1);
+    win(&store, None, &running).await;
+    let waiter = {
+        let (store, running) = (store.clone(), running.clone());
+        async move {
+            loop {
+                // An outage is an error, and no reason not to ask again.
+                match store.changed(Topic::Record(&running.key), running.revision).await {
+                    Ok(at) => return at,
+                    Err(_) => sleep_until(Instant::now() + Duration::from_millis(20)).await,
+                }
+            }
+        }
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(waiter);
+    for _ in 0..2 {
+        server.kill();
+        let begun = Instant::now();
+        assert!(store.get(&running.key).await.is_err());
+        assert!(swap(&store, Some(&running), &done(&store, &running)).await.is_err());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        server.restart().await.unwrap();
+        assert_eq!(until_answered(&store, &running.key).await.as_deref(), Some(&running));
+    }
+    let ended = done(&store, &running);
+    win(&store, Some(&running), &ended).await;
+    let woken = timeout(Duration::from_secs(10), tasks.join_next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(woken, ended.revision);
+}
+
+/// A reply that comes after the timeout is nobody's: not of the next who asks either.
+#[tokio::test]
+async fn a_late_reply_is_nobodys() {
+    let server = RedisServer::start(Options::new()).await.unwrap();
+    let (proxy, store) = through_proxy(&server).await;
+    let [one, two] = [claim(&store, 1), claim(&store, 2)];
+    win(&store, None, &one).await;
+    win(&store, None, &two).await;
+    for _ in 0..3 {
+        proxy.delay(Direction::Replies, TIMEOUT * 2);
+        let begun = Instant::now();
+        assert!(store.get(&one.key).await.is_err());
+        assert!(begun.elapsed() < TIMEOUT * 2, "{:?}", begun.elapsed());
+        proxy.heal();
+        assert_eq!(get(&store, &two.key).await.as_ref(), Some(&two));
+        assert_eq!(get(&store, &one.key).await.as_ref(), Some(&one));
+    }
+    // A swap whose reply is late was made, and is found out to have been once there are replies.
+    proxy.delay(Direction::Replies, TIMEOUT + TIMEOUT / 4);
+    let three = claim(&store, 3);
+    let swapped = {
+        let (store, three) = (store.clone(), three.clone());
+        async move { swap(&store, None, &three).await }
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(swapped);
+    sleep_until(Instant::now() + TIMEOUT + TIMEOUT / 8).await;
+    proxy.heal();
+    let swapped = tasks.join_next().await.unwrap().unwrap();
+    assert!(matches!(swapped, Ok(tower_tool_core::store::Swap::Won(_))), "{swapped:?}");
+}
+
+/// A command that was held up is not run once nobody waits for it any more.
+#[tokio::test]
+async fn a_late_command_is_refused() {
+    let server = RedisServer::start(Options::new()).await.unwrap();
+    let (proxy, store) = through_proxy(&server).await;
+    let direct = store_on(&server).await;
+    let running = claim(&store, 1);
+    win(&store, None, &running).await;
+    for n in 2..5 {
+        proxy.hold(Direction::Commands);
+        let late = claim(&store, n);
+        let begun = Instant::now();
+        let ended = done(&store, &running);
+        let both = tokio::join!(swap(&store, None, &late), swap(&store, Some(&running), &ended));
+        assert!(both.0.is_err() && both.1.is_err(), "{both:?}");
+        assert!(begun.elapsed() < TIMEOUT * 4, "{:?}", begun.elapsed());
+        proxy.release(Direction::Commands);
+        assert_eq!(until_answered(&store, &late.key).await, None);
+        for _ in 0..10 {
+            assert_eq!(get(&direct, &late.key).await, None);
+            assert_eq!(get(&direct, &running.key).await.as_ref(), Some(&running));
+            sleep_until(Instant::now() + Duration::from_millis(20)).await;
+        }
+    }
+    // Nor is one whose caller went away, even where somebody else asks at once over another connection.
+    let dropped = claim(&store, 9);
+    proxy.hold(Direction::Commands);
+    assert!(timeout(TIMEOUT / 8, swap(&store, None, &dropped)).await.is_err());
+    let asked = store.get(&dropped.key).await;
+    assert!(asked.is_err());
+    proxy.release(Direction::Commands);
+    let answer = until_answered(&store, &dropped.key).await;
+    for _ in 0..20 {
+        assert_eq!(store.get(&dropped.key).await.unwrap(), answer);
+        sleep_until(Instant::now() + Duration::from_millis(20)).await;
+    }
+}
+
+/// A server that stands still for a while, as one that is being copied or whose machine is: a claim is made once or not at all.
+#[tokio::test]
+async fn a_server_that_stood_still_does_nothing_late() {
+    let server = RedisServer::start(Options::new()).await.unwrap();
+    let store = RedisStore::builder(&server.url()).response_timeout(TIMEOUT).connect().await.unwrap();
+    server.pause().await.unwrap();
+    let late = claim(&store, 1);
+    assert!(swap(&store, None, &late).await.is_err());
+    server.resume().unwrap();
+    assert_eq!(until_answered(&store, &late.key).await, None);
+    sleep_until(Instant::now() + TIMEOUT).await;
+    assert_eq!(get(&store, &late.key).await, None);
+}
