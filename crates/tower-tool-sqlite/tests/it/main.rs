@@ -1,0 +1,8 @@
+//! The store in a file, as processes use it.
+#![cfg(test)]
+
+mod directory;
+mod durable;
+mod files;
+mod suite;
+mod threads;
