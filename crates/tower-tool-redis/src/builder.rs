@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use redis::cluster::ClusterClient;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{Client, ConnectionInfo};
-use tokio::sync::Mutex;
 use tower_tool_core::ExecutionId;
 use tower_tool_core::store::{Limits, StoreError};
 
 use crate::codec::{Codec, SealKey};
 use crate::doubt::Doubts;
 use crate::keys::{Names, is_plain};
-use crate::link::{Link, Source};
+use crate::link::Link;
+use crate::source::{Target, source};
 use crate::store::{RedisStore, Shared};
 use crate::time::ServerTime;
 use crate::watch::Watch;
@@ -24,13 +21,6 @@ pub const DEFAULT_PREFIX: &str = "agent";
 
 /// How long an answer may take.
 pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How to reach the servers.
-enum Target {
-    Single(String),
-    Cluster(Vec<String>),
-    Sentinel(Vec<String>, String),
-}
 
 /// Sets up a [`RedisStore`].
 ///
@@ -56,12 +46,14 @@ pub struct RedisStoreBuilder {
     seal: Result<Option<SealKey>, &'static str>,
     limits: Limits,
     wait_replicas: Option<NonZeroU32>,
+    /// In PEM, where those of the system are not to be used.
+    roots: Option<Vec<u8>>,
 }
 
 // By hand: addresses may carry passwords.
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { target: _, prefix, timeout, seal, limits, wait_replicas } = self;
+        let Self { target: _, prefix, timeout, seal, limits, wait_replicas, roots: _ } = self;
         f.debug_struct("RedisStoreBuilder")
             .field("prefix", prefix)
             .field("response_timeout", timeout)
@@ -81,6 +73,7 @@ impl RedisStoreBuilder {
             seal: Ok(None),
             limits: Limits::default(),
             wait_replicas: None,
+            roots: None,
         }
     }
 
@@ -132,13 +125,22 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Whose certificates are taken, in PEM, instead of those that the system trusts.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    #[must_use]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots = Some(pem.into());
+        self
+    }
+
     /// Connects, asks the server for its time and looks at its settings.
     ///
     /// # Errors
     ///
     /// If something that was set cannot be, or nobody answers.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let Self { target, prefix, timeout, seal, limits, wait_replicas } = self;
+        let Self { target, prefix, timeout, seal, limits, wait_replicas, roots } = self;
         if prefix.is_empty() || !prefix.bytes().all(is_plain) {
             return Err(StoreError::unavailable("a prefix has letters, digits, `.`, `_` and `-`, and is not empty"));
         }
@@ -146,7 +148,12 @@ impl RedisStoreBuilder {
             return Err(StoreError::unavailable("within less than 10 ms no server answers"));
         }
         let seal = seal.map_err(StoreError::unavailable)?;
-        let source = source(target, timeout).map_err(StoreError::unavailable)?;
+        #[cfg(feature = "tls")]
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Somebody else was quicker, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let source = source(target, timeout, roots).map_err(StoreError::unavailable)?;
         let link = Arc::new(Link::new(source, timeout));
         let nonce = ExecutionId::random().map_err(StoreError::unavailable)?.to_string();
         RedisStore::start(Shared {
@@ -162,32 +169,5 @@ impl RedisStoreBuilder {
             count: AtomicU64::new(0),
         })
         .await
-    }
-}
-
-fn source(target: Target, timeout: Duration) -> Result<Source, redis::RedisError> {
-    match target {
-        Target::Single(url) => Ok(Source::Single(Client::open(url)?)),
-        Target::Cluster(urls) => {
-            let builder = ClusterClient::builder(urls.clone()).connection_timeout(timeout).response_timeout(timeout);
-            let seeds = urls.into_iter().map(Client::open).collect::<Result<_, _>>()?;
-            Ok(Source::Cluster { client: Box::new(builder.build()?), seeds })
-        }
-        Target::Sentinel(urls, master) => {
-            let infos: Vec<ConnectionInfo> =
-                urls.into_iter().map(redis::IntoConnectionInfo::into_connection_info).collect::<Result<_, _>>()?;
-            let addresses: Vec<_> = infos.iter().map(|info| info.addr().clone()).collect();
-            let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?;
-            if let Some(redis) = infos.first().map(ConnectionInfo::redis_settings) {
-                builder = builder.set_client_to_redis_db(redis.db());
-                if let Some(user) = redis.username() {
-                    builder = builder.set_client_to_redis_username(user);
-                }
-                if let Some(password) = redis.password() {
-                    builder = builder.set_client_to_redis_password(password);
-                }
-            }
-            Ok(Source::Sentinel(Box::new(Mutex::new(builder.build()?))))
-        }
     }
 }

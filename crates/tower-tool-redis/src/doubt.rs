@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
+
 use crate::link::Answer;
 
 /// Beyond so many records, doubts that are long over are swept out.
@@ -16,6 +18,8 @@ struct Doubt {
     swap: u64,
     deadline: u64,
     connection: u64,
+    /// When it is over at the latest, by the local clock, should the server's step back.
+    ends: Instant,
     /// Whether nobody waits for its answer any more.
     is_left: bool,
 }
@@ -47,7 +51,8 @@ impl Doubts {
         let mut all = self.lock();
         let Some(doubts) = all.get_mut(record) else { return false };
         doubts.retain(|doubt| {
-            let is_over = now > doubt.deadline || in_order && doubt.connection == answer.connection;
+            let is_late = now > doubt.deadline || answer.sent > doubt.ends;
+            let is_over = is_late || in_order && doubt.connection == answer.connection;
             !(doubt.is_left && is_over)
         });
         let left = doubts.iter().any(|doubt| doubt.is_left);
@@ -68,7 +73,7 @@ pub(crate) struct UnderWay<'a> {
 
 impl UnderWay<'_> {
     /// It goes out on this connection, to be refused after the deadline.
-    pub(crate) fn sent(&self, connection: u64, deadline: u64) {
+    pub(crate) fn sent(&self, connection: u64, deadline: u64, ends: Instant) {
         let mut all = self.doubts.lock();
         if all.len() > MANY {
             all.retain(|_, doubts| {
@@ -76,7 +81,7 @@ impl UnderWay<'_> {
                 !doubts.is_empty()
             });
         }
-        let doubt = Doubt { swap: self.swap, deadline, connection, is_left: false };
+        let doubt = Doubt { swap: self.swap, deadline, connection, ends, is_left: false };
         all.entry(self.record.to_owned()).or_default().push(doubt);
     }
 

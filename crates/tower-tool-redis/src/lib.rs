@@ -64,7 +64,7 @@
 //! # Secrets
 //!
 //! Records hold arguments and results. With `rediss://` and the feature `tls` they are not read on the way; certificates are checked
-//! against those of the system. [`seal_key`](RedisStoreBuilder::seal_key) puts an HMAC-SHA256 over the name and the bytes of
+//! against those of the system, or of `root_certificates`. [`seal_key`](RedisStoreBuilder::seal_key) puts an HMAC-SHA256 over the name and the bytes of
 //! every record and result: whoever can write to the server cannot make up or move one, but can remove it or put back an
 //! older one of the same name.
 //!
@@ -91,6 +91,10 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod builder;
 mod check;
 mod codec;
@@ -101,6 +105,7 @@ mod quota;
 mod read;
 mod scan;
 mod scripts;
+mod source;
 mod store;
 mod swap;
 mod time;

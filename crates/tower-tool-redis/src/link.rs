@@ -21,7 +21,7 @@ use crate::scripts::Lua;
 
 /// Where servers are.
 pub(crate) enum Source {
-    Single(Client),
+    Single(Box<Client>),
     Sentinel(Box<Mutex<SentinelClient>>),
     Cluster { client: Box<ClusterClient>, seeds: Vec<Client> },
 }
@@ -124,7 +124,7 @@ impl Link {
 
     async fn connect(&self) -> Result<Connection, RedisError> {
         let client = match &self.source {
-            Source::Single(client) => client.clone(),
+            Source::Single(client) => Client::clone(client),
             Source::Sentinel(sentinel) => sentinel.lock().await.async_get_client().await?,
             Source::Cluster { client, .. } => return Ok(Connection::Cluster(client.get_async_connection().await?)),
         };
@@ -136,7 +136,7 @@ impl Link {
     /// Where announcements come from: the server, or any node, as what is published goes to all.
     pub(crate) async fn announcements(&self, attempt: usize) -> Result<redis::aio::PubSub, RedisError> {
         let client = match &self.source {
-            Source::Single(client) => client.clone(),
+            Source::Single(client) => Client::clone(client),
             Source::Sentinel(sentinel) => sentinel.lock().await.async_get_client().await?,
             Source::Cluster { seeds, .. } => match seeds.iter().cycle().nth(attempt % seeds.len().max(1)) {
                 Some(seed) => seed.clone(),

@@ -144,7 +144,8 @@ impl Shared {
         if !self.link.is_cluster() {
             keys.extend(job.cards.slot.iter().cloned());
         }
-        let sent = |connection| under_way.sent(connection, deadline);
+        let ends = Instant::now() + self.link.timeout;
+        let sent = |connection| under_way.sent(connection, deadline, ends);
         let answer = match self.link.run(&SWAP, &keys, &arguments, until, sent).await {
             Ok(answer) => answer,
             Err(failure) if failure.why == Why::Refused => {

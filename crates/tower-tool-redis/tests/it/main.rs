@@ -9,6 +9,7 @@ mod outage;
 mod room;
 mod seal;
 mod suite;
+mod tls;
 mod wire;
 
 use std::sync::Arc;

@@ -52,6 +52,35 @@ async fn a_server_that_restarts_is_found_again() {
     assert_eq!(woken, ended.revision);
 }
 
+/// Who waits hears of what happened while nobody listened.
+#[tokio::test]
+async fn a_waiter_outlives_its_connection() {
+    let server = RedisServer::start(Options::new()).await.unwrap();
+    let (proxy, store) = through_proxy(&server).await;
+    let direct = store_on(&server).await;
+    let mut current = claim(&store, 1);
+    win(&store, None, &current).await;
+    for n in 0..6 {
+        let next = tower_tool_test::record::next(&current, current.state.clone());
+        let wait = async {
+            loop {
+                match store.changed(Topic::Record(&current.key), current.revision).await {
+                    Ok(at) => return at,
+                    Err(_) => sleep_until(Instant::now() + Duration::from_millis(5)).await,
+                }
+            }
+        };
+        let change = async {
+            proxy.until("it listens", |traffic| traffic.count("SUBSCRIBE") > n).await.unwrap();
+            proxy.close_all();
+            win(&direct, Some(&current), &next).await;
+        };
+        let (at, ()) = timeout(Duration::from_secs(10), async { tokio::join!(wait, change) }).await.unwrap();
+        assert_eq!(at, next.revision);
+        current = next;
+    }
+}
+
 /// A reply that comes after the timeout is nobody's: not of the next who asks either.
 #[tokio::test]
 async fn a_late_reply_is_nobodys() {
