@@ -3,5 +3,7 @@
 
 #[cfg(feature = "browser")]
 mod browser;
+#[cfg(unix)]
+mod ledger;
 #[cfg(all(unix, feature = "redis"))]
 mod redis;

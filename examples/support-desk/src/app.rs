@@ -13,13 +13,15 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tower_tool::audit::{AuditLayer, Trail};
 use tower_tool::memory::MemoryLedger;
+use tower_tool::store::LedgerStore;
 use tower_tool::{Clock, Ledger, Principal, Stack, SystemClock, Toolset};
 use tower_tool_axum::{Identity, StaticTokens, ToolRouter};
 
 use crate::config::Config;
 use crate::page;
+use crate::serials::Tickets;
+use crate::store::Store;
 use crate::story::{self, Shared, Story};
-use crate::tools::Tickets;
 
 /// All users are of one tenant.
 const TENANT: &str = "support-desk";
@@ -49,7 +51,7 @@ impl StartError {
         Self { message: message.into(), source: None }
     }
 
-    fn with_source(message: impl Into<String>, source: impl StdError + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_source(message: impl Into<String>, source: impl StdError + Send + Sync + 'static) -> Self {
         Self { message: message.into(), source: Some(Box::new(source)) }
     }
 }
@@ -78,21 +80,41 @@ pub struct App {
 ///
 /// # Errors
 ///
-/// If a tool that is to be confirmed does not exist, or the audit log cannot be opened.
-pub fn app(config: &Config) -> Result<App, StartError> {
-    app_with_clock(config, SystemClock)
+/// If a tool that is to be confirmed does not exist, or the audit log, the ledger or the tickets cannot be opened.
+pub async fn app(config: &Config) -> Result<App, StartError> {
+    // The ledger's file makes the directory, with the mode that it needs.
+    let store = config.store.open().await?;
+    let tickets = match &config.store {
+        Store::Memory => Tickets::in_memory(SystemClock),
+        Store::Sqlite(_) | Store::Redis(_) => {
+            let cannot = |error| {
+                let path = config.data_dir.display();
+                StartError::with_source(format!("the tickets in `{path}` cannot be opened"), error)
+            };
+            std::fs::create_dir_all(&config.data_dir).map_err(cannot)?;
+            Tickets::open(&config.data_dir, SystemClock).map_err(cannot)?
+        }
+    };
+    desk(config, store, tickets, SystemClock)
 }
 
-/// Builds the desk on another clock, for tests.
+/// Builds the desk on another clock, in memory: for tests.
 ///
 /// # Errors
 ///
 /// As [`app`].
 pub fn app_with_clock(config: &Config, clock: impl Clock + Clone) -> Result<App, StartError> {
+    desk(config, MemoryLedger::with_clock(clock.clone()), Tickets::in_memory(clock.clone()), clock)
+}
+
+fn desk(
+    config: &Config,
+    records: impl LedgerStore,
+    tickets: Tickets,
+    clock: impl Clock + Clone,
+) -> Result<App, StartError> {
     let cannot = |error: &dyn fmt::Display| StartError::new(format!("the tools cannot be built: {error}"));
-    let ledger =
-        Ledger::builder(MemoryLedger::with_clock(clock.clone())).decide_within(config.approval_timeout).build();
-    let tickets = Tickets::new(clock.clone());
+    let ledger = Ledger::builder(records).decide_within(config.approval_timeout).build();
     let mut toolset = Toolset::builder();
     for tool in crate::tools::all(clock.clone(), &tickets).map_err(|error| cannot(&error))? {
         toolset = toolset.tool(tool);

@@ -8,18 +8,23 @@ use std::time::Duration;
 
 use tower_tool::Redacted;
 
+use crate::store::{Store, UnknownStore};
+
 /// What `--help` prints, and what a wrong flag gets.
 pub const USAGE: &str = "\
-usage: support-desk [--port PORT] [--approval-timeout SECONDS] [--audit-log FILE]
+usage: support-desk [--port PORT] [--data-dir DIR] [--store STORE] [--approval-timeout SECONDS] [--audit-log FILE]
 
 options:
   --port PORT                   where to listen on 127.0.0.1; 0 takes a free one (default 3000)
+  --data-dir DIR                where ledger and tickets are kept (default support-desk-data)
+  --store STORE                 where the ledger is instead: memory:, sqlite:PATH or redis://HOST:PORT
   --approval-timeout SECONDS    how long a card waits for a decision (default 60)
   --audit-log FILE              appends the audit records to this file, one line of JSON each
   --help                        prints this text
 
 environment:
   PORT                   the port, unless the flag gives one
+  IDEMPOTENCY_STORE      the store, unless the flag names one
   SUPPORT_DESK_TOKENS    users, as in alice=secret-a,bob=secret-b:approver; an approver may decide the cards of
                          others; unset, there is one user, with a random token
   CONFIRM_TOOLS          tools that ask before they run, besides those whose risk does, separated by commas
@@ -27,6 +32,7 @@ environment:
 ";
 
 const PORT: u16 = 3000;
+const DATA_DIR: &str = "support-desk-data";
 const APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 const CONFIRM: &str = "create_ticket";
 /// The one user there is where none are configured.
@@ -56,6 +62,10 @@ pub struct Config {
     pub approval_timeout: Duration,
     /// The file that the audit records are appended to.
     pub audit_log: Option<PathBuf>,
+    /// Where the tickets are kept, and the ledger unless its store is named.
+    pub data_dir: PathBuf,
+    /// Where the ledger lives.
+    pub store: Store,
 }
 
 /// One who may use the desk.
@@ -129,6 +139,14 @@ impl Command {
             Some(list) => users(&list)?,
             None => vec![demo_user()?],
         };
+        let data_dir = flags.data_dir.unwrap_or_else(|| DATA_DIR.into());
+        let store = match (flags.store, text("IDEMPOTENCY_STORE")?) {
+            (Some(store), _) => store,
+            (None, Some(text)) => text
+                .parse()
+                .map_err(|expected| ConfigError::environment(format!("`IDEMPOTENCY_STORE` must be {expected}")))?,
+            (None, None) => Store::Sqlite(data_dir.join("ledger.db")),
+        };
         let confirm = text("CONFIRM_TOOLS")?.unwrap_or_else(|| CONFIRM.to_owned());
         Ok(Self::Serve(Config {
             port,
@@ -136,6 +154,8 @@ impl Command {
             confirm: list(&confirm).map(str::to_owned).collect(),
             approval_timeout: flags.approval_timeout.unwrap_or(APPROVAL_TIMEOUT),
             audit_log: flags.audit_log,
+            data_dir,
+            store,
         }))
     }
 }
@@ -148,6 +168,8 @@ struct Flags {
     port: Option<u16>,
     approval_timeout: Option<Duration>,
     audit_log: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
+    store: Option<Store>,
 }
 
 impl Flags {
@@ -179,6 +201,14 @@ impl Flags {
                 "--audit-log" => {
                     let file = Some(value("a file")?).filter(|file| !file.is_empty()).map(PathBuf::from);
                     once(&mut flags.audit_log, &flag, file, "a file")?;
+                }
+                "--data-dir" => {
+                    let directory = Some(value("a directory")?).filter(|path| !path.is_empty()).map(PathBuf::from);
+                    once(&mut flags.data_dir, &flag, directory, "a directory")?;
+                }
+                "--store" => {
+                    let store = value("a store")?.to_str().and_then(|text| text.parse().ok());
+                    once(&mut flags.store, &flag, store, &UnknownStore.to_string())?;
                 }
                 _ => return Err(ConfigError::flag(format!("there is no flag `{}`", flag.escape_debug()))),
             }
@@ -306,6 +336,25 @@ mod tests {
         let config = config(&["--approval-timeout", "2", "--audit-log", "a.jsonl"], &[]);
         assert_eq!(config.approval_timeout, Duration::from_secs(2));
         assert_eq!(config.audit_log, Some("a.jsonl".into()));
+    }
+
+    #[test]
+    fn a_store_is_a_file_in_the_data_directory_unless_it_is_named_and_nothing_unknown() {
+        let store = |args: &[&str], variables: &[(&str, &str)]| config(args, variables).store;
+        assert_eq!(store(&[], &[]), Store::Sqlite("support-desk-data/ledger.db".into()));
+        assert_eq!(store(&["--data-dir", "/d"], &[]), Store::Sqlite("/d/ledger.db".into()));
+        assert_eq!(store(&["--store", "memory:"], &[("IDEMPOTENCY_STORE", "sqlite:/l.db")]), Store::Memory);
+        assert_eq!(store(&[], &[("IDEMPOTENCY_STORE", "sqlite:/l.db")]), Store::Sqlite("/l.db".into()));
+        let redis = "redis://:s3cr3t@h:6379";
+        assert_eq!(store(&["--store", redis], &[]), Store::Redis(redis.to_owned()));
+        assert!(
+            !format!("{:?} {}", store(&["--store", redis], &[]), store(&["--store", redis], &[])).contains("s3cr3t")
+        );
+        for unknown in ["", "memory", "sqlite:", "postgres://h", "ledger.db"] {
+            assert!(parse(&["--store", unknown], &[]).unwrap_err().is_usage(), "{unknown}");
+            let error = parse(&[], &[("IDEMPOTENCY_STORE", unknown)]).unwrap_err();
+            assert!(!error.is_usage() && error.to_string().contains("sqlite:PATH"), "{error}");
+        }
     }
 
     #[test]

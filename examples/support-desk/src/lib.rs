@@ -9,21 +9,27 @@
 //! ```
 //! use support_desk::{Command, app};
 //!
-//! let arguments = ["--port", "0", "--approval-timeout", "30"];
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let arguments = ["--port", "0", "--approval-timeout", "30", "--store", "memory:"];
 //! let Command::Serve(config) = Command::parse(arguments.map(Into::into), |_variable| None)? else {
 //!     unreachable!("nobody asked for help");
 //! };
-//! let desk = app(&config)?;
-//! assert_eq!(desk.tickets().opened(), 0);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let desk = app(&config).await?;
+//! assert_eq!(desk.tickets().opened()?, 0);
+//! # Ok(())
+//! # }
 //! ```
 
 mod app;
 mod config;
 mod page;
+mod serials;
+mod store;
 mod story;
 mod tools;
 
 pub use app::{App, StartError, app, app_with_clock};
 pub use config::{Command, Config, ConfigError, USAGE, User};
-pub use tools::Tickets;
+pub use serials::Tickets;
+pub use store::{Store, UnknownStore};

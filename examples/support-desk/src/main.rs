@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(config: &Config) -> Result<(), Box<dyn Error>> {
-    let desk: App = app(config)?;
+    let desk: App = app(config).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, config.port));
     let listener = TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     greet(config, listener.local_addr()?);
@@ -55,6 +55,7 @@ fn greet(config: &Config, address: SocketAddr) {
         [] => println!("No tool asks before it runs."),
         tools => println!("Asks before it runs: {}.", tools.join(", ")),
     }
+    println!("The ledger is in {}.", config.store);
     println!("In this demo everyone may decide the cards of their own calls. A deployment keeps the two apart.");
     println!("Ctrl-C stops it.");
 }

@@ -1,10 +1,13 @@
 //! The tools: what a support desk's agent can do.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use serde::{Deserialize, Serialize};
+use tower_tool::error::ResultExt as _;
 use tower_tool::schemars::{self, JsonSchema};
-use tower_tool::{CallContext, Clock, Receipt, Risk, SpecError, Timestamp, Tool, ToolSpec, WithReceipt, tool_fn};
+use tower_tool::{
+    CallContext, Clock, Receipt, Risk, SpecError, Timestamp, Tool, ToolError, ToolSpec, WithReceipt, tool_fn,
+};
+
+use crate::serials::{Tickets, date};
 
 /// One day.
 const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
@@ -16,59 +19,6 @@ const BLANK: Hint = Hint { pattern: "write more than blanks" };
 #[derive(Serialize)]
 struct Hint {
     pattern: &'static str,
-}
-
-/// The tickets and hand-offs of this process. Clones share them.
-#[derive(Clone, Debug)]
-pub struct Tickets {
-    clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The day of the last number, as `YYYYMMDD`.
-    day: String,
-    /// The last number of that day.
-    number: u32,
-    /// How many numbers were given in all.
-    opened: usize,
-}
-
-impl Tickets {
-    pub(crate) fn new(clock: impl Clock) -> Self {
-        Self { clock: Arc::new(clock), state: Arc::default() }
-    }
-
-    /// How many tickets and hand-offs were opened so far.
-    pub fn opened(&self) -> usize {
-        self.lock().opened
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Counting leaves the state whole, so a poisoned lock says nothing.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The next serial, `TK-YYYYMMDD-NNNN`, and the moment it was given.
-    fn next(&self) -> (String, Timestamp) {
-        let now = self.clock.now();
-        let today = date(now).replace('-', "");
-        let mut state = self.lock();
-        // A clock that was put back a day must not give the same numbers again.
-        if today > state.day {
-            state.day = today;
-            state.number = 0;
-        }
-        state.number += 1;
-        state.opened += 1;
-        (format!("TK-{}-{:04}", state.day, state.number), now)
-    }
-}
-
-/// The date in UTC, `YYYY-MM-DD`.
-fn date(at: Timestamp) -> String {
-    at.to_string().chars().take_while(|character| *character != 'T').collect()
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -164,8 +114,9 @@ fn create_ticket(tickets: Tickets) -> Result<Tool, SpecError> {
             .output::<Opened>()
             .build()?,
         move |args: CreateTicket, _cx: CallContext| {
-            let (ticket_id, at) = tickets.next();
+            let tickets = tickets.clone();
             async move {
+                let (ticket_id, at) = numbered(tickets).await?;
                 let receipt = Receipt::new()
                     .with_external_id("ticket", &ticket_id)
                     .with_undo(format!("ask a person at the desk to close {ticket_id} as opened by mistake"));
@@ -209,8 +160,9 @@ fn escalate_to_human(tickets: Tickets) -> Result<Tool, SpecError> {
             .output::<HandOff>()
             .build()?,
         move |args: EscalateToHuman, _cx: CallContext| {
-            let (ticket_id, at) = tickets.next();
+            let tickets = tickets.clone();
             async move {
+                let (ticket_id, at) = numbered(tickets).await?;
                 let receipt = Receipt::new()
                     .with_external_id("ticket", &ticket_id)
                     .with_undo(format!("ask a person at the desk to hand {ticket_id} back"));
@@ -219,6 +171,12 @@ fn escalate_to_human(tickets: Tickets) -> Result<Tool, SpecError> {
             }
         },
     ))
+}
+
+/// A number of its own. Should writing it down have failed half way, a number may be missing, and none is given twice.
+async fn numbered(tickets: Tickets) -> Result<(String, Timestamp), ToolError> {
+    let given = tokio::task::spawn_blocking(move || tickets.next()).await.not_done()?;
+    given.not_done()
 }
 
 /// A moment in a result, with the schema that says so.
@@ -253,24 +211,9 @@ pub(crate) fn all(clock: impl Clock, tickets: &Tickets) -> Result<[Tool; 3], Spe
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tower_tool_test::FakeClock;
 
     use super::*;
-
-    #[test]
-    fn serials_count_within_a_day_and_are_never_given_twice() {
-        let clock = FakeClock::new();
-        let tickets = Tickets::new(clock.clone());
-        assert_eq!(tickets.next().0, "TK-20261130-0001");
-        assert_eq!(tickets.next().0, "TK-20261130-0002");
-        clock.step_forward(DAY);
-        assert_eq!(tickets.next().0, "TK-20261201-0001");
-        clock.step_back(DAY + Duration::from_secs(1));
-        assert_eq!(tickets.next().0, "TK-20261201-0002");
-        assert_eq!(tickets.opened(), 4);
-    }
 
     #[test]
     fn what_is_not_found_says_so_and_names_no_day() {

@@ -20,13 +20,13 @@ const ARMED: &str = "$('.card .approve')?.getAttribute('aria-disabled') === 'fal
 /// Serves a desk for as long as the test runs, with a browser that has its page open.
 async fn at_the_desk(arguments: &[&str], test: impl AsyncFnOnce(&Browser, &Tickets)) {
     let tokens = format!("alice={TOKEN},bob={APPROVER}:approver");
-    let arguments = arguments.iter().map(Into::into);
+    let arguments = arguments.iter().chain(&["--store", "memory:"]).map(Into::into);
     let Ok(Command::Serve(config)) =
         Command::parse(arguments, |name| (name == "SUPPORT_DESK_TOKENS").then(|| tokens.clone().into()))
     else {
         panic!("the arguments are none");
     };
-    let desk: App = app(&config).unwrap();
+    let desk: App = app(&config).await.unwrap();
     let tickets = desk.tickets().clone();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ async fn an_approved_call_runs_once_and_its_repeat_is_replayed_without_asking() 
         create_ticket(browser, "Torn bag", "The bag of order A-1024 was torn.").await;
         answer(browser, 202).await;
         browser.until(ARMED).await;
-        assert_eq!(tickets.opened(), 0);
+        assert_eq!(tickets.opened().unwrap(), 0);
         let card = browser.text(".card").await;
         for told in ["create_ticket", "R2", "alice", "Torn bag", "The bag of order A-1024 was torn.", "sha256:"] {
             assert!(card.contains(told), "{told}: {card}");
@@ -77,7 +77,7 @@ async fn an_approved_call_runs_once_and_its_repeat_is_replayed_without_asking() 
 
         let first = answer(browser, 200).await;
         assert_eq!(first["meta"]["replayed"], false);
-        assert_eq!(tickets.opened(), 1);
+        assert_eq!(tickets.opened().unwrap(), 1);
         browser.until("$('.card .says').textContent.includes('Approved by alice: it was torn indeed')").await;
 
         browser.click("#send").await;
@@ -85,7 +85,7 @@ async fn an_approved_call_runs_once_and_its_repeat_is_replayed_without_asking() 
         let second = answer(browser, 200).await;
         assert_eq!(second["meta"]["replayed"], true);
         assert_eq!(second["data"]["ticket_id"], first["data"]["ticket_id"]);
-        assert_eq!(tickets.opened(), 1);
+        assert_eq!(tickets.opened().unwrap(), 1);
         assert_eq!(browser.value("document.querySelectorAll('.card').length").await, 1);
 
         // The story tells the asking, the one execution and the replay.
@@ -109,7 +109,7 @@ async fn a_denied_call_does_not_run_and_may_be_asked_for_again() {
         assert_eq!(refused["error"]["category"], "approval");
         assert_eq!(refused["error"]["code"], "APPROVAL_DENIED");
         browser.until("$('.card').dataset.state === 'denied'").await;
-        assert_eq!(tickets.opened(), 0);
+        assert_eq!(tickets.opened().unwrap(), 0);
 
         browser.click("#send").await;
         browser.until("document.querySelectorAll('.card').length === 2").await;
@@ -118,7 +118,7 @@ async fn a_denied_call_does_not_run_and_may_be_asked_for_again() {
         browser.until(armed).await;
         browser.click(".card:last-child .approve").await;
         answer(browser, 200).await;
-        assert_eq!(tickets.opened(), 1);
+        assert_eq!(tickets.opened().unwrap(), 1);
     })
     .await;
 }
@@ -137,7 +137,7 @@ async fn a_decision_that_is_made_elsewhere_reaches_the_page_and_its_call() {
         assert_eq!(browser.value_with(decide, json!({ "card": card, "token": APPROVER })).await, 200);
         answer(browser, 200).await;
         assert!(browser.text(".card .says").await.contains("Approved by bob"));
-        assert_eq!(tickets.opened(), 1);
+        assert_eq!(tickets.opened().unwrap(), 1);
     })
     .await;
 }
@@ -154,7 +154,7 @@ async fn a_card_that_nobody_decides_expires_and_its_call_is_refused() {
         browser.click(APPROVE).await;
         browser.click(".card .deny").await;
         assert_eq!(browser.value("$('.card').dataset.state").await, "expired");
-        assert_eq!(tickets.opened(), 0);
+        assert_eq!(tickets.opened().unwrap(), 0);
     })
     .await;
 }
@@ -218,7 +218,7 @@ async fn long_arguments_must_be_opened_and_read_to_their_end_before_approve_arms
         browser.until(ARMED).await;
         browser.click(APPROVE).await;
         answer(browser, 200).await;
-        assert_eq!(tickets.opened(), 1);
+        assert_eq!(tickets.opened().unwrap(), 1);
     })
     .await;
 }
@@ -323,7 +323,7 @@ async fn a_card_can_be_approved_by_keyboard_alone_and_never_takes_the_focus() {
         browser.press(&[key::SHIFT, key::TAB]).await;
         browser.press(&[key::ENTER]).await;
         answer(browser, 200).await;
-        assert_eq!(tickets.opened(), 1);
+        assert_eq!(tickets.opened().unwrap(), 1);
         // What had the focus still has it.
         assert_eq!(browser.value("document.activeElement.className").await, "approve");
     })

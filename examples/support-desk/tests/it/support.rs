@@ -39,14 +39,17 @@ impl Desk {
     }
 
     pub(crate) fn with(config: &Config) -> Self {
-        let app = app_with_clock(config, FakeClock::new()).unwrap();
+        Self::of(app_with_clock(config, FakeClock::new()).unwrap())
+    }
+
+    pub(crate) fn of(app: App) -> Self {
         let router = app.router();
         Self { app, router }
     }
 
     /// How many tickets and hand-offs there are: what was executed.
     pub(crate) fn opened(&self) -> usize {
-        self.app.tickets().opened()
+        self.app.tickets().opened().unwrap()
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
