@@ -118,7 +118,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Waits after every swap until so many replicas have it. Fewer is an error, though it was made.
+    /// Waits after every swap until so many replicas have it: one more round trip, in which the other calls of this store wait too.
+    /// Fewer within the response timeout is an error, though it was made.
     #[must_use]
     pub const fn wait_replicas(mut self, replicas: NonZeroU32) -> Self {
         self.wait_replicas = Some(replicas);
@@ -156,7 +157,8 @@ impl RedisStoreBuilder {
         let source = source(target, timeout, roots).map_err(StoreError::unavailable)?;
         let link = Arc::new(Link::new(source, timeout));
         let nonce = ExecutionId::random().map_err(StoreError::unavailable)?.to_string();
-        RedisStore::start(Shared {
+        // Boxed: the driver's futures are deep, and whoever awaits this should not have to know.
+        Box::pin(RedisStore::start(Shared {
             watch: Watch::new(Arc::clone(&link)),
             link,
             names: Names::new(prefix),
@@ -167,7 +169,7 @@ impl RedisStoreBuilder {
             doubts: Doubts::default(),
             nonce,
             count: AtomicU64::new(0),
-        })
+        }))
         .await
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct RecordNames {
     pub(crate) locator: String,
     /// Where changes are announced.
     pub(crate) channel: String,
+    /// Written for the sake of writing something.
+    pub(crate) fence: String,
 }
 
 /// Names what belongs to a tenant's cards.
@@ -85,6 +87,7 @@ impl Names {
                 format!("{prefix}:order:{tag}:{actor}"),
             ],
             channel: format!("{prefix}:changed:{tag}:{member}"),
+            fence: format!("{prefix}:fence:{tag}"),
             locator: format!("{}:{actor}:{member}", encoded(&key.scope)),
             record,
             member,

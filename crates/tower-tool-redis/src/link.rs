@@ -171,8 +171,13 @@ impl Link {
         node: Node<'_>,
         until: Instant,
     ) -> Result<T, StoreError> {
-        let answer = self.send(command, node, until, &|_| {}).await.map_err(|(failure, _)| failure.error)?;
+        let answer = self.answer(command, node, until).await?;
         T::from_redis_value(answer.value).map_err(StoreError::unavailable)
+    }
+
+    /// Runs a command, and tells on which connection.
+    pub(crate) async fn answer(&self, command: &Cmd, node: Node<'_>, until: Instant) -> Result<Answer, StoreError> {
+        self.send(command, node, until, &|_| {}).await.map_err(|(failure, _)| failure.error)
     }
 
     async fn send(

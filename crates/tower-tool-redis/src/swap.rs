@@ -39,7 +39,8 @@ struct Job<'a> {
 
 /// What is known after a command.
 enum Step {
-    Ended(Swap, String),
+    /// How, the cards that the record before had, and the connection that was answered on.
+    Ended(Swap, String, Option<u64>),
     /// It was not made, and will not be.
     Again(StoreError),
 }
@@ -68,7 +69,7 @@ impl Shared {
         let under_way = self.doubts.follow(&names.record, number);
         loop {
             match self.attempt(&job, &under_way, until).await? {
-                Step::Ended(swap, before) => return self.concluded(&job, swap, before, until).await,
+                Step::Ended(swap, before, on) => return self.concluded(&job, swap, &before, on, until).await,
                 Step::Again(error) if Instant::now() >= until => return Err(error),
                 Step::Again(_) => {}
             }
@@ -154,7 +155,7 @@ impl Shared {
             }
             Err(failure) => return self.looked_up(job, under_way, deadline, failure.error).await,
         };
-        let sent = answer.sent;
+        let (sent, on) = (answer.sent, Some(answer.connection));
         let reply = Reply::read(answer.value)?;
         self.learn(&reply, sent);
         under_way.answered();
@@ -163,11 +164,12 @@ impl Shared {
                 let won = match (&job.next, &reply.found) {
                     (Some(next), _) => Arc::clone(next),
                     (None, Some(found)) => self.codec.decode(&job.names.record, Some(job.key), found)?,
-                    (None, None) => return Ok(Step::Ended(Swap::Lost(None), String::new())),
+                    (None, None) => return Ok(Step::Ended(Swap::Lost(None), String::new(), on)),
                 };
-                Ok(Step::Ended(Swap::Won(won), reply.rest))
+                Ok(Step::Ended(Swap::Won(won), reply.rest, on))
             }
-            "lost" => Ok(Step::Ended(self.other(job, &reply)?, String::new())),
+            // If it is this one after all, it was made on another connection.
+            "lost" => Ok(Step::Ended(self.other(job, &reply)?, String::new(), None)),
             _ => Ok(Step::Again(StoreError::unavailable("the command was on its way for too long, and was not run"))),
         }
     }
@@ -200,7 +202,7 @@ impl Shared {
                     }
                     if found != job.expected.as_bytes() {
                         // What was there before is not any more, so this cannot be made any more either; or it was.
-                        return Ok(Step::Ended(self.other(job, &reply)?, String::new()));
+                        return Ok(Step::Ended(self.other(job, &reply)?, String::new(), None));
                     }
                     if is_over {
                         return Ok(Step::Again(error));
@@ -218,11 +220,18 @@ impl Shared {
     }
 
     /// What is due after a swap: cards that have a slot of their own, and replicas.
-    async fn concluded(&self, job: &Job<'_>, swap: Swap, before: String, until: Instant) -> Result<Swap, StoreError> {
+    async fn concluded(
+        &self,
+        job: &Job<'_>,
+        swap: Swap,
+        before: &str,
+        on: Option<u64>,
+        until: Instant,
+    ) -> Result<Swap, StoreError> {
         if self.link.is_cluster() {
             let listed = match &swap {
                 Swap::Won(_) if before.is_empty() && job.approvals.is_empty() => Ok(()),
-                Swap::Won(_) => self.list(job, &before, &job.approvals, false, until).await,
+                Swap::Won(_) => self.list(job, before, &job.approvals, false, until).await,
                 Swap::Lost(_) if job.approvals.is_empty() => Ok(()),
                 // What was listed in advance, unless the other has it too.
                 Swap::Lost(other) => {
@@ -238,22 +247,37 @@ impl Shared {
             }
         }
         if let (Swap::Won(_), Some(replicas)) = (&swap, self.wait_replicas) {
-            self.replicated(job, replicas.get(), until).await?;
+            self.replicated(job, replicas.get(), on).await?;
         }
         Ok(swap)
     }
 
-    async fn replicated(&self, job: &Job<'_>, replicas: u32, until: Instant) -> Result<(), StoreError> {
-        let left = until.saturating_duration_since(Instant::now()) * 9 / 10;
-        let mut wait = redis::cmd("WAIT");
-        // Zero would be for ever.
-        wait.arg(replicas).arg(millis(left).max(1));
-        let acknowledged: u32 = self.link.command(&wait, Node::MasterOf(&job.names.record), until).await?;
-        if acknowledged < replicas {
-            let what = format!("written, but only {acknowledged} of {replicas} replicas have it");
-            return Err(StoreError::unavailable(what));
+    /// Waits for replicas. A server counts those that have the last write of the very connection that asks, so where that is not
+    /// known to be the one of the swap, something is written first.
+    async fn replicated(&self, job: &Job<'_>, replicas: u32, swapped: Option<u64>) -> Result<(), StoreError> {
+        let (until, record) = (self.until(), job.names.record.as_str());
+        let mut written = swapped;
+        loop {
+            if written.is_none() {
+                let mut write = redis::cmd("SET");
+                write.arg(&job.names.fence).arg(1).arg("PX").arg(1_000);
+                written = Some(self.link.answer(&write, Node::MasterOf(record), until).await?.connection);
+            }
+            let left = until.saturating_duration_since(Instant::now()) * 9 / 10;
+            let mut wait = redis::cmd("WAIT");
+            // Zero would be for ever.
+            wait.arg(replicas).arg(millis(left).max(1));
+            let answer = self.link.answer(&wait, Node::MasterOf(record), until).await?;
+            if written == Some(answer.connection) {
+                let acknowledged: u32 = redis::from_redis_value(answer.value).map_err(StoreError::unavailable)?;
+                if acknowledged >= replicas {
+                    return Ok(());
+                }
+                let what = format!("written, but only {acknowledged} of {replicas} replicas have it");
+                return Err(StoreError::unavailable(what));
+            }
+            written = None;
         }
-        Ok(())
     }
 
     /// Lists cards in the slot of their tenant. In advance, it only adds.
