@@ -73,3 +73,6 @@ pub mod quota;
 pub use fixture::{LedgerFixture, Promise, QuotaFixture};
 #[doc(hidden)]
 pub use macros::run;
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tower_tool_core::store::{ClosedApproval, Record, RecordKey, State, Topic};
 
 use super::PARTS;
 use crate::record;
-use crate::store::handle::{Handle, PATIENCE, assert_kept, at, breathe, open, pass, promises, while_of};
+use crate::store::handle::{Handle, PATIENCE, assert_kept, at, open, pass, promises, while_of};
 use crate::store::{LedgerFixture, Promise};
 
 /// Elsewhere, so that writing there makes a store forget what it may.
@@ -175,7 +175,7 @@ async fn assert_goes(fixture: &impl LedgerFixture, store: &Handle, records: &[Re
     let left = latest.map_or(Duration::ZERO, |at| store.now().until(at));
     pass(fixture, store, left + Duration::from_millis(1)).await;
     let late = Instant::now() + PATIENCE;
-    let mut n = 10_000;
+    let mut looks = 0;
     for record in records {
         let RecordKey { tenant, actor, scope, .. } = &record.key;
         loop {
@@ -206,9 +206,12 @@ async fn assert_goes(fixture: &impl LedgerFixture, store: &Handle, records: &[Re
                 break;
             }
             assert!(Instant::now() < late, "not forgotten by {there:?}, for which there was time enough: {record:?}");
-            store.add(record::of(ELSEWHERE, n, store.now())).await;
-            n += 1;
-            breathe().await;
+            // Other writes, of every kind, and a while that becomes longer.
+            looks += 1;
+            let other = store.add(record::of(ELSEWHERE, 10_000 + looks, store.now())).await;
+            let other = store.become_(&other, State::Denied).await;
+            store.remove(&other).await;
+            sleep_until(Instant::now() + Duration::from_millis(looks.min(200))).await;
         }
     }
 }

@@ -1,11 +1,11 @@
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tower_tool_core::store::{Record, State, Topic};
 
 use super::PARTS;
@@ -172,7 +172,7 @@ pub async fn a_busy_topic_starves_no_other(fixture: &impl LedgerFixture) {
         tasks.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 current = store.become_(&current, State::Pending).await;
-                tokio::task::yield_now().await;
+                sleep_until(Instant::now() + Duration::from_millis(1)).await;
             }
         });
     }
@@ -210,28 +210,51 @@ pub async fn a_busy_topic_starves_no_other(fixture: &impl LedgerFixture) {
     others.shutdown().await;
 }
 
-/// Whoever takes every change as it comes, while others make them through any handle, gets to the last.
+/// Whoever takes every change as it comes, while others make them through any handle, misses none: neither one that is made while
+/// it turns from one to the next, nor what the store shows of it once it was told.
 pub async fn no_wake_up_is_lost_in_a_race(fixture: &impl LedgerFixture) {
     const CHANGES: u64 = 250;
+    const FOLLOWERS: usize = 6;
     let stores = [open(fixture).await, open(fixture).await];
     let [one, ..] = &stores;
-    let first = one.add(record::asked(PARTS, 1, one.now())).await;
-    let last = first.revision + CHANGES;
+    let mut current = one.add(record::asked(PARTS, 1, one.now())).await;
+    let last = current.revision + CHANGES;
+    let seen: Arc<[AtomicU64; FOLLOWERS]> = Arc::default();
     let mut followers = JoinSet::new();
-    for (n, store) in stores.iter().cycle().take(8).enumerate() {
-        let (store, key) = (store.clone(), first.key.clone());
+    for (n, store) in stores.iter().cycle().take(FOLLOWERS).enumerate() {
+        let (store, key, seen) = (store.clone(), current.key.clone(), Arc::clone(&seen));
         followers.spawn(async move {
-            let topic = if n < 4 { Topic::Record(&key) } else { Topic::Cards(&key.tenant) };
-            let mut since = 0;
-            while store.get(&key).await.is_none_or(|record| record.revision < last) {
+            let topic = if n < FOLLOWERS / 2 { Topic::Record(&key) } else { Topic::Cards(&key.tenant) };
+            let (mut since, mut revision) = (0, 0);
+            while revision < last {
                 since = moved(&store, topic, since).await;
+                revision = store.get(&key).await.map_or(0, |record| record.revision);
+                if let Some(seen) = seen.get(n) {
+                    seen.store(revision, Ordering::Relaxed);
+                }
             }
         });
     }
-    let mut current = first;
     for (n, store) in (0..CHANGES).zip(stores.iter().cycle()) {
         current = store.become_(&current, State::Pending).await;
-        if n % 16 == 0 {
+        // Some changes come at once, others just when all are about to wait again, or a little later.
+        if n % 4 == 0 {
+            continue;
+        }
+        let all_have_seen_it = async {
+            for look in 0.. {
+                if seen.iter().all(|seen| seen.load(Ordering::Relaxed) >= current.revision) {
+                    break;
+                }
+                if look < 50 {
+                    tokio::task::yield_now().await;
+                } else {
+                    breathe().await;
+                }
+            }
+        };
+        soon("one who takes every change", all_have_seen_it).await;
+        for _ in 0..n % 7 {
             tokio::task::yield_now().await;
         }
     }
