@@ -80,36 +80,48 @@ async fn sizes(server: &RedisServer) -> [(Direction, u64); 2] {
     [(Direction::Commands, traffic.command_bytes), (Direction::Replies, traffic.reply_bytes)]
 }
 
+/// How many connections are cut side by side: each spends most of its time waiting for replies that do not come.
+const LANES: u64 = 24;
+
 /// A claim whose reply is lost, and a result whose reply is lost, at every byte: nothing happens twice, nobody gets another's
 /// result, and the same client goes on: aws-powertools/powertools-lambda-python#1181, unkeyed/unkey#5282
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_cut_at_any_byte_makes_no_second_effect() {
     let server = RedisServer::start(Options::new()).await.unwrap();
     for (direction, size) in sizes(&server).await {
-        let proxy = Proxy::start(server.address()).await.unwrap();
-        let tool = pay();
-        let (_ledger, tools) = tools(&tool, store(&proxy.url()).await);
-        let (mut cut_at, mut n) = (0, 0);
-        while cut_at < size {
-            let tenant = format!("cut-{direction:?}-{cut_at}");
-            // A warm connection, so that what is cut is the begin or the finish, and not a greeting.
-            until_answered(&tools, "warm", n).await;
-            let before = tool.counts().effects;
-            proxy.cut_after(direction, cut_at);
-            let first = tools.run(of(&tenant, n)).await;
-            proxy.heal();
-            let last = until_answered(&tools, &tenant, n).await;
-            assert_eq!(tool.counts().effects, before + 1, "cut after {cut_at} bytes of {direction:?}: {first:?}");
-            if let Some(told) = answer(&first) {
-                assert_eq!(told, &**last.data(), "two answers to one intent");
-            }
-            let seen = tool.calls().last().unwrap().context.principal().tenant().to_owned();
-            assert_eq!(seen, tenant, "nobody gets another's result");
-            // Every byte of the frame that matters most, and of the rest each seventh.
-            cut_at += if cut_at < 64 { 1 } else { 7 };
-            n += 1;
+        let mut lanes = JoinSet::new();
+        for lane in 0..LANES {
+            let address = server.address();
+            lanes.spawn(async move {
+                let proxy = Proxy::start(address).await.unwrap();
+                let tool = pay();
+                let (_ledger, tools) = tools(&tool, store(&proxy.url()).await);
+                let mut cut_at = lane;
+                while cut_at < size {
+                    cut_once(&proxy, &tool, &tools, direction, cut_at).await;
+                    cut_at += LANES;
+                }
+            });
         }
+        lanes.join_all().await;
     }
+}
+
+async fn cut_once(proxy: &Proxy, tool: &MockTool, tools: &BoxToolset, direction: Direction, cut_at: u64) {
+    let tenant = format!("cut-{direction:?}-{cut_at}");
+    // A warm connection, so that what is cut is the begin or the finish, and not a greeting.
+    until_answered(tools, &format!("warm-{tenant}"), 0).await;
+    let before = tool.counts().effects;
+    proxy.cut_after(direction, cut_at);
+    let first = tools.run(of(&tenant, 1)).await;
+    proxy.heal();
+    let last = until_answered(tools, &tenant, 1).await;
+    assert_eq!(tool.counts().effects, before + 1, "cut after {cut_at} bytes of {direction:?}: {first:?}");
+    if let Some(told) = answer(&first) {
+        assert_eq!(told, &**last.data(), "two answers to one intent");
+    }
+    let seen = tool.calls().last().unwrap().context.principal().tenant().to_owned();
+    assert_eq!(seen, tenant, "nobody gets another's result");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -196,7 +208,8 @@ async fn a_server_that_dies_and_comes_back_loses_nothing_that_it_has_kept() {
 /// the double holder of a lock after a failover, as in vinhphuoc.dev/en/posts/rlock-2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_fails_over_loses_no_replicated_result() {
-    let mut cluster = RedisCluster::start(3, 1).await.unwrap();
+    // Two replicas each, so that there is one left to wait for.
+    let mut cluster = RedisCluster::start(3, 2).await.unwrap();
     let tool = pay();
     let store = RedisStore::cluster(cluster.urls())
         .response_timeout(Duration::from_secs(2))
