@@ -250,3 +250,51 @@ fn renamed(mut state: State) -> State {
     }
     state
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tower_tool_core::store::Body;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_796_083_200_000);
+
+    #[test]
+    fn every_state_is_there_full_and_bare_and_no_two_records_share_an_id() {
+        let records = every_state(NOW);
+        let states: HashSet<_> = records.iter().map(|record| record.state.as_str()).collect();
+        assert_eq!(states.len(), 10, "{states:?}");
+        for state in states {
+            let of_state = || records.iter().filter(|record| record.state.as_str() == state);
+            assert!(of_state().any(|record| record.settled.is_some() && record.arguments.is_some()), "{state}");
+            assert!(of_state().any(|record| record.closed.is_empty() && record.explicit_key.is_none()), "{state}");
+        }
+        let keys: HashSet<_> = records.iter().map(|record| &record.key).collect();
+        assert_eq!(keys.len(), records.len());
+        for ids in [
+            records.iter().flat_map(Record::approval_ids).map(|id| id.to_string()).collect::<Vec<_>>(),
+            records.iter().flat_map(Record::execution_ids).map(|id| id.to_string()).collect(),
+        ] {
+            assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+        }
+        // Nothing of it may be forgotten before its time.
+        assert!(records.iter().all(|record| record.forget_at().is_none_or(|at| at >= NOW + WINDOW)));
+    }
+
+    #[test]
+    fn keys_that_differ_anywhere_have_digests_that_differ() {
+        let parts = [["a", "b", "c", "d"], ["ab", "", "c", "d"], ["a", "bc", "", "d"], ["a", "b", "cd", ""]];
+        let digests: HashSet<_> = parts.iter().flat_map(|parts| [1, 2].map(|n| key(*parts, n).digest)).collect();
+        assert_eq!(digests.len(), 8);
+        assert_eq!(key(["a", "b", "c", "d"], 1), of(["a", "b", "c", "d"], 1, NOW).key);
+    }
+
+    #[test]
+    fn a_value_has_as_many_bytes_as_were_asked_for() {
+        for bytes in [2, 3, 1_000] {
+            assert_eq!(Body::new(Arc::new(value_of(bytes))).bytes(), bytes as u64);
+        }
+    }
+}

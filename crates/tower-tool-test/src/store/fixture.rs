@@ -46,6 +46,45 @@ pub trait LedgerFixture {
 }
 
 /// A place where a quota store keeps its buckets: empty at first, and opened as often as a test needs.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tower_tool_core::store::QuotaStore;
+/// use tower_tool_test::FakeClock;
+/// use tower_tool_test::store::QuotaFixture;
+/// # use std::time::Duration;
+/// # use tower_tool_core::store::{BucketKey, Io, Quota, StoreError};
+/// # #[derive(Debug)]
+/// # struct MyQuotas(FakeClock);
+/// # impl QuotaStore for MyQuotas {
+/// #     fn take<'a>(&'a self, _: BucketKey<'a>, _: Quota) -> Io<'a, Result<Option<Duration>, StoreError>> { unimplemented!() }
+/// # }
+///
+/// struct Mine(Arc<MyQuotas>, FakeClock);
+///
+/// impl Mine {
+///     fn new() -> Self {
+///         let clock = FakeClock::new();
+///         Self(Arc::new(MyQuotas(clock.clone())), clock)
+///     }
+/// }
+///
+/// impl QuotaFixture for Mine {
+///     async fn open(&self) -> Arc<dyn QuotaStore> {
+///         Arc::clone(&self.0) as _ // in memory: always the same one
+///     }
+///
+///     fn clock(&self) -> Option<&FakeClock> {
+///         Some(&self.1)
+///     }
+/// }
+///
+/// mod suite {
+///     use super::*;
+///     tower_tool_test::quota_store_suite!(Mine::new());
+/// }
+/// ```
 pub trait QuotaFixture {
     /// Opens the store. All handles are on the same buckets, as those of several processes are. Where no second handle can be, as in
     /// memory, it is the same one.

@@ -68,7 +68,7 @@ pub(super) fn promises(fixture: &impl LedgerFixture, promise: Promise) -> bool {
 
 /// A while, as long as a real clock allows to wait for.
 pub(super) fn while_of(fixture: &impl LedgerFixture) -> Duration {
-    if fixture.clock().is_some() { Duration::from_secs(60) } else { Duration::from_millis(700) }
+    if fixture.clock().is_some() { Duration::from_secs(60) } else { Duration::from_secs(1) }
 }
 
 /// Lets store time pass.

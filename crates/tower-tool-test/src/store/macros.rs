@@ -6,7 +6,7 @@ const LONGEST: Duration = Duration::from_secs(180);
 /// One test for every property of a ledger store. Takes an expression that makes a new
 /// [`LedgerFixture`](crate::store::LedgerFixture), which may `.await`.
 ///
-/// Put it into a module of its own. See [`store`](crate::store) for an example.
+/// Put it into a module of its own. There is an example in [`store`](crate::store).
 #[macro_export]
 macro_rules! ledger_store_suite {
     ($fixture:expr $(,)?) => {
@@ -15,9 +15,9 @@ macro_rules! ledger_store_suite {
 }
 
 /// One test for every property of a quota store. Takes an expression that makes a new
-/// [`QuotaFixture`](crate::store::QuotaFixture), which may `.await`.
+/// [`QuotaFixture`](crate::store::QuotaFixture), which may `.await`; there is an example there.
 ///
-/// Put it into a module of its own. See [`store`](crate::store) for an example.
+/// Put it into a module of its own.
 #[macro_export]
 macro_rules! quota_store_suite {
     ($fixture:expr $(,)?) => {

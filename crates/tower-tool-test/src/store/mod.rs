@@ -56,12 +56,17 @@
 //! }
 //!
 //! mod suite {
-//!     # use super::*;
+//!     use super::*;
 //!     tower_tool_test::ledger_store_suite!(Mine::new().await);
 //! }
 //! ```
 //!
-//! The tests need nothing of the crate that they are in, no runtime either. A fixture is made anew for each.
+//! The tests need nothing of the crate that they are in, no runtime either. A fixture is made anew for each, and a property can be
+//! tried by hand: `ledger::what_is_absent_is_none(&fixture).await`.
+//!
+//! Properties are about what a store shows to those who use it. That a claim outlives a crash of the machine, that a damaged record is
+//! an error, that a lost connection leaves no half of a write: those need the store's own files, server or wire, and tests of
+//! its own. [`record`](crate::record) has what such tests write.
 
 mod fixture;
 mod handle;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tower_tool_core::store::{Arguments, Record, RecordKey, State};
-use tower_tool_core::{Digest, Timestamp};
+use tower_tool_core::{Clock as _, Digest, Timestamp};
 
 use super::PARTS;
 use crate::record;
@@ -40,7 +40,15 @@ async fn assert_comes_back(store: &Handle, record: &Record) {
 /// A record in every state, with everything that it may hold and with nothing that it need not, comes back as it was: read, found,
 /// and handed back by a lost swap.
 pub async fn every_state_comes_back_as_it_was(fixture: &impl LedgerFixture) {
-    assert_come_back(fixture, record::every_state).await;
+    assert_come_back(fixture, |now| {
+        let mut records = record::every_state(now);
+        // What an earlier version of the library wrote beside them.
+        let mut earlier = record::asked(PARTS, 1, now);
+        earlier.version = 1;
+        records.push(earlier);
+        records
+    })
+    .await;
 }
 
 /// Integers keep every digit and floats every bit, in the record's own counters and in what callers and tools wrote.
@@ -181,19 +189,27 @@ pub async fn moments_keep_their_millisecond(fixture: &impl LedgerFixture) {
             assert_kept(read, &written, "a record with moments to the millisecond");
         }
     }
-    if let Some(clock) = fixture.clock() {
-        // Live a millisecond before, dead a millisecond after, by the store's own time.
-        let mut leased = record::of(PARTS, 1_000, now);
-        leased.state = record::running(one.now() + Duration::from_secs(7_200));
-        let leased = one.add(leased).await;
-        let ends = |record: &Record| match record.state {
-            State::Running { lease_ends, .. } => lease_ends,
-            _ => panic!("it does not run"),
-        };
-        let left = || one.now().until(ends(&leased));
-        clock.step_forward(left().saturating_sub(Duration::from_secs(1_800)));
-        assert!(left() > Duration::from_secs(1_700), "half an hour before its end the lease is over");
-        clock.step_forward(Duration::from_secs(1_800) + Duration::from_millis(1));
-        assert!(left().is_zero(), "a millisecond after its end the lease is live: {:?} are left", left());
+    let Some(clock) = fixture.clock() else { return };
+    // By the store's own time the lease is live up to its last millisecond, and over after it.
+    let mut leased = record::of(PARTS, 1_000, now);
+    leased.state = record::running(one.now() + Duration::from_secs(7_200));
+    let leased = one.add(leased).await;
+    let Some(read) = other.get(&leased.key).await else { panic!("the record is not there") };
+    let State::Running { lease_ends, .. } = read.state else { panic!("it does not run") };
+    let left = lease_ends.as_millis() - clock.now().as_millis();
+    for step in [left.saturating_sub(100), 99, 1, 1, 1] {
+        clock.step_forward(Duration::from_millis(step));
+        let before = clock.now();
+        let store_time = [one.now(), other.now()];
+        let after = clock.now();
+        for now in store_time {
+            assert!((before..=after).contains(&now), "store time is {now} where its clock shows {before}");
+            assert!(
+                before >= lease_ends || now < lease_ends || after >= lease_ends,
+                "the lease is over before its end"
+            );
+            assert!(before < lease_ends || now >= lease_ends, "the lease is live after its end");
+        }
     }
+    assert!(one.now() >= lease_ends, "the lease is live after its end");
 }
