@@ -6,6 +6,7 @@ mod shown;
 mod store;
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +29,9 @@ enum Command {
         /// Where the ledger lives: `sqlite:PATH` or `redis://HOST:PORT`.
         #[arg(long, value_name = "URL", env = "IDEMPOTENCY_STORE", hide_env_values = true, global = true)]
         store: Option<StoreUrl>,
+        /// The file with the key that the records in Redis are sealed with: at least 32 bytes.
+        #[arg(long, value_name = "FILE", env = "IDEMPOTENCY_SEAL_KEY_FILE", global = true)]
+        seal_key_file: Option<PathBuf>,
         #[command(subcommand)]
         command: executions::Command,
     },
@@ -59,9 +63,9 @@ async fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Result<String, Box<dyn Error>> {
     match cli.command {
-        Command::Executions { store, command } => {
+        Command::Executions { store, seal_key_file, command } => {
             let store = store.ok_or("name the ledger: `--store sqlite:PATH`, or set IDEMPOTENCY_STORE")?;
-            let ledger = Ledger::new(store.open().await?);
+            let ledger = Ledger::new(store.open(seal_key_file).await?);
             command.run(&ledger).await
         }
     }

@@ -32,13 +32,21 @@ impl FromStr for StoreUrl {
 
 impl StoreUrl {
     /// Opens the store, which must be there: who looks for a ledger does not want a new one.
-    pub(crate) async fn open(self) -> Result<Arc<dyn LedgerStore>, Box<dyn Error>> {
+    pub(crate) async fn open(self, seal_key: Option<PathBuf>) -> Result<Arc<dyn LedgerStore>, Box<dyn Error>> {
         Ok(match self {
             Self::Sqlite(path) if !path.exists() => {
                 return Err(format!("there is no file {}", path.display()).into());
             }
             Self::Sqlite(path) => Arc::new(SqliteStore::open(path)?),
-            Self::Redis(url) => Arc::new(RedisStore::connect(&url).await?),
+            Self::Redis(url) => {
+                let mut store = RedisStore::builder(&url);
+                if let Some(file) = seal_key {
+                    let key = std::fs::read(&file)
+                        .map_err(|error| format!("the seal key in `{}` cannot be read: {error}", file.display()))?;
+                    store = store.seal_key(&key);
+                }
+                Arc::new(store.connect().await?)
+            }
         })
     }
 }

@@ -152,10 +152,14 @@ impl Codec {
             Some(key) => unhex(seal).is_some_and(|seal| {
                 key.over([what.as_bytes(), name.as_bytes(), &found.revision, of]).verify_slice(&seal).is_ok()
             }),
-            None => true,
+            // Whoever changed it without the key would leave it without a seal for those who have the key.
+            None => seal.is_empty(),
         };
         if !check("record", &found.value, &found.seal) {
-            return Err(corrupt("the seal is not that of the record"));
+            return Err(corrupt(match &self.seal {
+                Some(_) => "the seal is not that of the record",
+                None => "it is sealed, and there is no seal key here",
+            }));
         }
         let record: Record =
             serde_json::from_slice(&found.value).map_err(|error| corrupt(&format!("not a record: {error}")))?;

@@ -178,7 +178,7 @@ impl RedisStore {
         &self.warnings
     }
 
-    /// Whether records carry a seal, and one without it is an error.
+    /// Whether records carry a seal, and one without it is an error. Without, tools of high impact (R3, R4) are refused.
     pub fn is_sealed(&self) -> bool {
         self.shared.codec.seal.is_some()
     }
@@ -187,6 +187,10 @@ impl RedisStore {
 impl LedgerStore for RedisStore {
     fn now(&self) -> Timestamp {
         self.shared.time.now()
+    }
+
+    fn is_tamper_evident(&self) -> bool {
+        self.is_sealed()
     }
 
     fn get<'a>(&'a self, key: &'a RecordKey) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {

@@ -119,6 +119,13 @@ pub trait LedgerStore: fmt::Debug + Send + Sync + 'static {
     /// Store time: the one clock by which every process that shares the store decides.
     fn now(&self) -> Timestamp;
 
+    /// Whether it would be noticed if somebody other than a store had changed or made a record. True unless the store says
+    /// otherwise, as one does that others can write to. Then tools of high impact (R3, R4) are refused, since a yes in such a
+    /// record proves nothing.
+    fn is_tamper_evident(&self) -> bool {
+        true
+    }
+
     /// Reads a record.
     fn get<'a>(&'a self, key: &'a RecordKey) -> Io<'a, Result<Option<Arc<Record>>, StoreError>>;
 
@@ -181,6 +188,10 @@ pub struct Page {
 impl<T: LedgerStore + ?Sized> LedgerStore for Arc<T> {
     fn now(&self) -> Timestamp {
         T::now(self)
+    }
+
+    fn is_tamper_evident(&self) -> bool {
+        T::is_tamper_evident(self)
     }
 
     fn get<'a>(&'a self, key: &'a RecordKey) -> Io<'a, Result<Option<Arc<Record>>, StoreError>> {

@@ -119,6 +119,7 @@ impl Judge {
             None
         };
         if reason.is_some() {
+            self.ledger.check_risk(&spec)?;
             call.marks_mut().demand();
         }
         Ok(reason)

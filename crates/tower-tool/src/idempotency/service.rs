@@ -68,7 +68,7 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        ResponseFuture::new(match admit(&mut call) {
+        ResponseFuture::new(match admit(&mut call, &self.ledger) {
             Ok(None) => Gate::Pass { inner: self.inner.clone().oneshot(call) },
             Ok(Some(intent)) => {
                 let this = self.clone();
@@ -87,7 +87,7 @@ fn refused(call: &ToolCall, error: &ToolError) {
 }
 
 /// The intent to claim, `None` if nothing needs claiming.
-fn admit(call: &mut ToolCall) -> Result<Option<Arc<Intent>>, ToolError> {
+fn admit(call: &mut ToolCall, ledger: &Ledger) -> Result<Option<Arc<Intent>>, ToolError> {
     call.enter(Kind::Idempotency)?;
     let Some(spec) = call.spec() else {
         return Ok(None);
@@ -95,6 +95,7 @@ fn admit(call: &mut ToolCall) -> Result<Option<Arc<Intent>>, ToolError> {
     if !spec.has_effects() {
         return Ok(None);
     }
+    ledger.check_risk(spec)?;
     if call.marks().claim().is_some() {
         return Err(ToolError::internal("`idempotency` stands inside another: the call is already claimed"));
     }

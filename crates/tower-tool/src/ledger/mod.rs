@@ -11,7 +11,7 @@ use tower_tool_core::store::{
 };
 use tower_tool_core::{
     ApprovalId, BoxFuture, CallContext, Execution, ExecutionId, Risk, Scope, Timestamp, ToolError, ToolErrorKind,
-    ToolOutput,
+    ToolOutput, ToolSpec,
 };
 
 pub(crate) use machine::{Asked, Asking, Begun, Claiming, ClosedAs, Finished, Lost, OtherWording, Outcome, Settling};
@@ -268,6 +268,16 @@ impl Ledger {
     /// The store underneath.
     pub fn store(&self) -> &dyn LedgerStore {
         &*self.inner.store
+    }
+
+    /// Refuses tools of high impact over a store whose records anybody could have made.
+    pub(crate) fn check_risk(&self, spec: &ToolSpec) -> Result<(), ToolError> {
+        if spec.risk().demands_approval() && !self.store().is_tamper_evident() {
+            return Err(ToolError::internal(
+                "a tool of high impact needs a ledger whose records are sealed: give the store a seal key",
+            ));
+        }
+        Ok(())
     }
 
     pub(crate) fn settings(&self) -> &Settings {

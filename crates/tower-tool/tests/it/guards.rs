@@ -1,5 +1,6 @@
 //! What a guard must not let through, however it is asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -8,11 +9,15 @@ use tower::timeout::TimeoutLayer;
 use tower_tool::approval::ApprovalLayer;
 use tower_tool::audit::{MemoryTrail, Status};
 use tower_tool::idempotency::IdempotencyLayer;
+use tower_tool::memory::MemoryLedger;
 use tower_tool::redact::Redactor;
 use tower_tool::validate::ValidateLayer;
-use tower_tool::{CallContext, Effect, Risk, Stack, ToolCall, ToolError, ToolErrorKind, ToolSpec, Toolset, tool_fn};
-use tower_tool_test::MockTool;
+use tower_tool::{
+    CallContext, Effect, Ledger, Risk, Stack, ToolCall, ToolError, ToolErrorKind, ToolSpec, Toolset, tool_fn,
+};
+use tower_tool_test::{FakeClock, MockTool};
 
+use crate::store::Wire;
 use crate::support::{alice, approval_id, call, decide, ledger};
 
 /// A time limit that fires in the very poll in which the claim was won: the tool runs, so nobody may be told that nothing was done.
@@ -145,4 +150,28 @@ fn a_card_does_not_mask_what_only_looks_like_a_url() {
     assert_eq!(Redactor::new().text(command), command);
     let names = json!({ "a://1@h": 1, "a://2@h": 2 });
     assert_eq!(Redactor::new().value(&names, None), names);
+}
+
+/// A yes in a record that anybody could have written proves nothing.
+#[tokio::test(start_paused = true)]
+async fn what_has_high_impact_is_refused_where_others_can_write_records() {
+    let store = Arc::new(MemoryLedger::with_clock(FakeClock::new()));
+    for open in [true, false] {
+        let wire = Wire::to(&store);
+        let ledger = Ledger::new(if open { wire.open_to_others() } else { wire });
+        let pay = MockTool::new("pay", Risk::Critical);
+        let write = MockTool::new("write", Risk::ReversibleWrite);
+        let tools = Toolset::builder().tool(pay.tool()).tool(write.tool()).build().unwrap();
+        let tools = tools.layer(Stack::recommended(&ledger));
+        assert!(tools.run(call("write", json!({}))).await.is_ok());
+        let error = tools.run(call("pay", json!({}))).await.unwrap_err();
+        if open {
+            assert_eq!((error.kind(), error.effect()), (ToolErrorKind::Internal, Effect::NotDone));
+            assert!(error.to_string().contains("seal key"), "{error}");
+            assert!(ledger.cards("acme").await.unwrap().is_empty(), "and nobody is asked");
+        } else {
+            assert_eq!(error.kind(), ToolErrorKind::ApprovalRequired);
+        }
+        pay.assert_calls(0);
+    }
 }

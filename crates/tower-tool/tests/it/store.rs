@@ -19,6 +19,7 @@ pub(crate) struct Wire {
 struct Line {
     slow: AtomicBool,
     cut: AtomicBool,
+    open_to_others: AtomicBool,
     trips: AtomicUsize,
     held: watch::Sender<Held>,
 }
@@ -35,6 +36,12 @@ enum Held {
 impl Wire {
     pub(crate) fn to(store: &Arc<MemoryLedger>) -> Self {
         Self { store: Arc::clone(store), line: Arc::default() }
+    }
+
+    /// Others can write to the store.
+    pub(crate) fn open_to_others(self) -> Self {
+        self.line.open_to_others.store(true, Ordering::SeqCst);
+        self
     }
 
     /// Answers later, as a store does that is asked over a socket.
@@ -108,6 +115,10 @@ impl Wire {
 }
 
 impl LedgerStore for Wire {
+    fn is_tamper_evident(&self) -> bool {
+        !self.line.open_to_others.load(Ordering::SeqCst)
+    }
+
     fn now(&self) -> Timestamp {
         self.store.now()
     }
