@@ -9,6 +9,7 @@ mod outage;
 mod room;
 mod seal;
 mod suite;
+#[cfg(feature = "tls")]
 mod tls;
 mod wire;
 
