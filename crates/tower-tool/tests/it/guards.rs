@@ -49,8 +49,8 @@ async fn approval_judges_no_call_that_was_not_validated() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_changes_its_mind_does_not_cost_the_yes() {
     let (tool, ledger) = (MockTool::new("act", Risk::ReversibleWrite), ledger());
-    let asks = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let asked = std::sync::Arc::clone(&asks);
+    let asks = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let asked = Arc::clone(&asks);
     let rule = move |_: &ToolCall| asked.load(std::sync::atomic::Ordering::Relaxed).then(|| "at night".to_owned());
     let stack = Stack::recommended(&ledger).ask_when(rule);
     let tools = Toolset::builder().tool(tool.tool()).build().unwrap().layer(stack);
@@ -65,8 +65,8 @@ async fn a_rule_that_changes_its_mind_does_not_cost_the_yes() {
 #[tokio::test(start_paused = true)]
 async fn a_tools_own_calls_do_not_inherit_approval_key_and_wait() {
     let spec = ToolSpec::builder("outer").description("Call.").risk(Risk::ReversibleWrite).demand_approval();
-    let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let keep = std::sync::Arc::clone(&seen);
+    let seen = Arc::new(std::sync::Mutex::new(None));
+    let keep = Arc::clone(&seen);
     let outer = tool_fn(spec.build().unwrap(), move |_args: serde_json::Value, cx: CallContext| {
         *keep.lock().unwrap() = Some(cx);
         async { Ok(json!(null)) }

@@ -64,7 +64,7 @@ async fn a_refusal_costs_nothing_and_says_when_to_come_back() {
         let refused = tools.run(call("look", json!({}))).await.unwrap_err();
         assert_eq!((refused.kind(), refused.effect()), (ToolErrorKind::RateLimited, Effect::NotDone));
         let wait = refused.retry_after().unwrap();
-        clock.advance(wait - Duration::from_millis(1)).await;
+        clock.advance(wait.saturating_sub(Duration::from_millis(1))).await;
         assert!(!passes_as(&tools, "look", alice()).await);
         clock.advance(Duration::from_millis(1)).await;
     }

@@ -170,7 +170,7 @@ fn a_store_without_room_for_results_still_knows_what_was_done() {
     let store =
         MemoryLedger::with_clock(FakeClock::new()).with_limits(Limits::default().with_in_all(Cap::new(0, u64::MAX)));
     let record = store.in_state(1, completed(json!(1), store.now())).unwrap();
-    assert!(!store.now_is(&record.key).unwrap().body().is_some());
+    assert!(store.now_is(&record.key).unwrap().body().is_none());
     store.assert_consistent();
 }
 

@@ -26,7 +26,7 @@ async fn a_result_that_comes_when_the_claim_is_lost_is_recorded_as_a_possible_do
         (Toolset::builder().tool(tool.tool()).build().unwrap().layer(stack), trail)
     };
     let cut_off = Wire::to(&store);
-    let ((here, seen_here), (there, seen_there)) = (process(&cut_off), process(&Wire::to(&store)));
+    let ((here, trail_here), (there, trail_elsewhere)) = (process(&cut_off), process(&Wire::to(&store)));
     tool.hold();
     let mut callers = JoinSet::new();
     callers.spawn(async move { here.run(call("set", json!({}))).await });
@@ -40,5 +40,5 @@ async fn a_result_that_comes_when_the_claim_is_lost_is_recorded_as_a_possible_do
     tool.release();
     assert!(callers.join_all().await.remove(0).is_ok() && others.join_all().await.remove(0).is_ok());
     let lost = |trail: &MemoryTrail| trail.records().iter().filter(|record| record.claim_lost).count();
-    assert_eq!((lost(&seen_here), lost(&seen_there)), (1, 0));
+    assert_eq!((lost(&trail_here), lost(&trail_elsewhere)), (1, 0));
 }
