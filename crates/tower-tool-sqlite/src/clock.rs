@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rusqlite::{Connection, OptionalExtension as _, params};
-use tower_tool_core::{Clock, SystemClock, Timestamp};
+use rusqlite::{Connection, params};
+use tower_tool_core::{Clock, Timestamp};
 
 /// Where store time comes from.
 #[derive(Debug)]
@@ -14,27 +14,47 @@ pub(crate) enum StoreClock {
     /// So many milliseconds after the machine was started.
     SinceStart { started_at: u64 },
     /// The wall clock, held from going back.
-    Wall { latest: AtomicU64 },
+    Wall { clock: Arc<dyn Clock>, latest: AtomicU64 },
+}
+
+/// Which start of the machine this is, and how many milliseconds ago it was.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    id: Vec<u8>,
+    uptime: u64,
+}
+
+impl Start {
+    /// The present one, where the system tells.
+    pub(crate) fn present() -> Option<Self> {
+        Some(Self { id: std::fs::read("/proc/sys/kernel/random/boot_id").ok()?, uptime: uptime()? })
+    }
 }
 
 impl StoreClock {
     /// Store time as the file has it. Within the transaction that opens the file, so that processes agree.
-    pub(crate) fn of_file(connection: &Connection) -> rusqlite::Result<Self> {
-        let latest = latest(connection)?;
-        let Some((start, uptime)) = since_start() else {
-            return Ok(Self::Wall { latest: AtomicU64::new(latest) });
+    pub(crate) fn of_file(
+        connection: &Connection,
+        wall: Arc<dyn Clock>,
+        start: Option<Start>,
+    ) -> rusqlite::Result<Self> {
+        let (known, started_at, latest): (Vec<u8>, i64, i64) =
+            connection.query_row("SELECT start, started_at, latest FROM clock WHERE one = 1", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+        let [started_at, latest] = [started_at, latest].map(|time| u64::try_from(time).unwrap_or_default());
+        let Some(start) = start else {
+            return Ok(Self::Wall { clock: wall, latest: AtomicU64::new(latest) });
         };
-        let known: Option<(Vec<u8>, i64)> = connection
-            .query_row("SELECT start, started_at FROM clock WHERE one = 1", [], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        if let Some((_, started_at)) = known.filter(|(known, _)| *known == start) {
-            return Ok(Self::SinceStart { started_at: u64::try_from(started_at).unwrap_or_default() });
+        // In the same start it is behind only where the machine was set back as a whole, and the file was not.
+        if known == start.id && started_at.saturating_add(start.uptime) >= latest {
+            return Ok(Self::SinceStart { started_at });
         }
-        let now = SystemClock.now().as_millis().max(latest);
-        let started_at = now.saturating_sub(uptime);
+        let now = if known == start.id { latest } else { wall.now().as_millis().max(latest) };
+        let started_at = now.saturating_sub(start.uptime);
         connection.execute(
-            "INSERT OR REPLACE INTO clock (one, start, started_at, latest) VALUES (1, ?1, ?2, ?3)",
-            params![start, i64::try_from(started_at).unwrap_or(i64::MAX), i64::try_from(now).unwrap_or(i64::MAX)],
+            "UPDATE clock SET start = ?1, started_at = ?2, latest = ?3 WHERE one = 1",
+            params![start.id, signed(started_at), signed(now)],
         )?;
         Ok(Self::SinceStart { started_at })
     }
@@ -43,54 +63,131 @@ impl StoreClock {
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::Given(clock) => clock.now(),
+            // The system told it when the file was opened, and does not stop.
             Self::SinceStart { started_at } => {
-                // It was there when the file was opened, and does not go away.
-                let uptime = since_start_ms().unwrap_or_default();
-                Timestamp::from_millis(started_at.saturating_add(uptime))
+                Timestamp::from_millis(started_at.saturating_add(uptime().unwrap_or_default()))
             }
-            Self::Wall { latest } => {
-                let now = SystemClock.now().as_millis();
+            Self::Wall { clock, latest } => {
+                let now = clock.now().as_millis();
                 Timestamp::from_millis(latest.fetch_max(now, Ordering::AcqRel).max(now))
             }
         }
     }
 
-    /// Remembers the time, for when the machine starts anew.
-    pub(crate) fn remember(&self, connection: &Connection) -> rusqlite::Result<()> {
-        if matches!(self, Self::Given(_)) {
-            return Ok(());
+    /// What the file has to remember for when the machine starts anew. A clock that was given is not the machine's.
+    pub(crate) fn seen(&self) -> i64 {
+        match self {
+            Self::Given(_) => 0,
+            Self::SinceStart { .. } | Self::Wall { .. } => signed(self.now().as_millis()),
         }
-        let now = i64::try_from(self.now().as_millis()).unwrap_or(i64::MAX);
-        let updated =
-            connection.prepare_cached("UPDATE clock SET latest = max(latest, ?1) WHERE one = 1")?.execute([now])?;
-        if updated == 0 {
-            connection.execute("INSERT INTO clock (one, start, started_at, latest) VALUES (1, x'', 0, ?1)", [now])?;
-        }
-        Ok(())
     }
 }
 
-/// The latest time that the file has seen.
-fn latest(connection: &Connection) -> rusqlite::Result<u64> {
-    let latest: Option<i64> =
-        connection.query_row("SELECT latest FROM clock WHERE one = 1", [], |row| row.get(0)).optional()?;
-    Ok(latest.and_then(|latest| u64::try_from(latest).ok()).unwrap_or_default())
-}
-
-/// Which start of the machine this is, and how many milliseconds ago it was.
-fn since_start() -> Option<(Vec<u8>, u64)> {
-    let start = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    Some((start, since_start_ms()?))
+fn signed(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 #[cfg(target_os = "linux")]
-fn since_start_ms() -> Option<u64> {
+fn uptime() -> Option<u64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).ok()?;
     Some(seconds * 1_000 + u64::try_from(time.tv_nsec).ok()? / 1_000_000)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn since_start_ms() -> Option<u64> {
+fn uptime() -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tower_tool_test::FakeClock;
+
+    use super::*;
+    use crate::schema;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    struct Machine {
+        file: Connection,
+        wall: FakeClock,
+        start: Start,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let file = Connection::open_in_memory().unwrap();
+            schema::migrate(&file, "ledger.db".as_ref()).unwrap();
+            let start = Start { id: b"first".to_vec(), uptime: 60_000 };
+            // The time between two looks at the wall clock is of no matter here.
+            Self { file, wall: FakeClock::new(), start }
+        }
+
+        /// When the machine was started, in store time.
+        fn open(&self) -> u64 {
+            match StoreClock::of_file(&self.file, Arc::new(self.wall.clone()), Some(self.start.clone())).unwrap() {
+                StoreClock::SinceStart { started_at } => started_at,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn now(&self) -> u64 {
+            self.open() + self.start.uptime
+        }
+
+        fn restart(&mut self) {
+            self.start = Start { id: [&*self.start.id, b"+"].concat(), uptime: 5_000 };
+        }
+    }
+
+    /// spring-cloud/spring-cloud-gateway#1117
+    #[test]
+    fn a_step_of_the_wall_clock_is_none_of_store_time() {
+        let mut machine = Machine::new();
+        let started_at = machine.open();
+        for step in [FakeClock::step_forward, FakeClock::step_back, FakeClock::step_back] {
+            step(&machine.wall, HOUR);
+            machine.start.uptime += 1_000;
+            assert_eq!(machine.open(), started_at);
+        }
+    }
+
+    #[test]
+    fn after_a_start_time_is_the_wall_clocks_and_never_behind_what_was_seen() {
+        let mut machine = Machine::new();
+        let before = machine.now();
+        machine.restart();
+        machine.wall.step_forward(HOUR);
+        let ahead = machine.now();
+        assert!(ahead >= before + 3_600_000, "{before} {ahead}");
+        machine.restart();
+        machine.wall.step_back(HOUR * 2);
+        let behind = machine.now();
+        assert!((ahead..ahead + 60_000).contains(&behind), "{ahead} {behind}");
+    }
+
+    #[test]
+    fn a_machine_that_was_set_back_goes_on_where_the_file_is() {
+        let mut machine = Machine::new();
+        machine.start.uptime = 600_000;
+        let before = machine.now();
+        machine.file.execute("UPDATE clock SET latest = ?1", [signed(before)]).unwrap();
+        machine.start.uptime = 1_000;
+        assert_eq!(machine.now(), before);
+        assert_eq!(machine.now(), before, "and for all alike");
+    }
+
+    #[test]
+    fn where_the_system_tells_no_start_the_wall_clock_is_held_from_going_back() {
+        let machine = Machine::new();
+        machine.file.execute("UPDATE clock SET latest = ?1", [signed(machine.wall.now().as_millis() + 9_000)]).unwrap();
+        let clock = StoreClock::of_file(&machine.file, Arc::new(machine.wall.clone()), None).unwrap();
+        assert!(clock.now().as_millis() >= machine.wall.now().as_millis() + 8_000);
+        machine.wall.step_forward(HOUR);
+        let ahead = clock.now();
+        machine.wall.step_back(HOUR * 2);
+        assert!(clock.now() >= ahead);
+    }
 }

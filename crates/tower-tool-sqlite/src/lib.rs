@@ -35,17 +35,26 @@
 //! It is for one machine. A file that is copied while processes have it open is not whole without its log (`-wal`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod builder;
+mod caps;
 mod clock;
 mod error;
 mod file;
+mod find;
+mod in_flight;
+mod keeper;
 mod ledger;
 mod quota;
 mod record;
+mod remote;
 mod schema;
+mod slot;
 mod store;
 mod swap;
+mod table;
 mod watch;
 mod worker;
 
+pub use builder::SqliteStoreBuilder;
 pub use error::OpenError;
-pub use store::{SqliteStore, SqliteStoreBuilder};
+pub use store::SqliteStore;

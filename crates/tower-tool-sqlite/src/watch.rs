@@ -1,74 +1,97 @@
 //! Waiting for a change, whichever process makes it.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::pin::pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tower_tool_core::store::StoreError;
 
-use crate::error::failed;
-use crate::worker::Worker;
+use crate::find::number;
+use crate::slot::{Places, Slot};
+use crate::worker::{Touched, Worker};
 
-/// How often it is looked whether another process has changed the file, as long as somebody waits.
+/// How often it is looked whether another process has changed records, as long as somebody waits.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Who waits here is woken by every change, and looks whether it was the one.
+/// How often records were changed, by all processes together.
+pub(crate) const CHANGES: &str = "SELECT changes FROM clock WHERE one = 1";
+
+/// Who waits here is woken by every change of what has the same place, and looks whether it was the one.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    changed: Notify,
-    /// When it was looked last, and what was there. One look is for all who wait.
-    looked: Mutex<Option<(Instant, i64)>>,
+    changed: Places<Notify>,
+    /// How many of the changes were made here, and told already.
+    own: AtomicI64,
+    looked: Mutex<Looked>,
+}
+
+/// One look is for all who wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    at: Option<Instant>,
+    /// How many changes others had made.
+    others: i64,
 }
 
 impl Watch {
-    pub(crate) fn notify(&self) {
-        self.changed.notify_waiters();
+    /// A change was made here.
+    pub(crate) fn notify(&self, touched: &Touched) {
+        self.own.fetch_add(1, Ordering::SeqCst);
+        touched.slots().into_iter().for_each(|slot| self.changed.at(slot).notify_waiters());
     }
 
     /// Waits until `at` is not `since` any more.
-    pub(crate) async fn until<F>(&self, reader: &Worker, since: u64, at: impl Fn() -> F) -> Result<u64, StoreError>
+    pub(crate) async fn until<F>(
+        &self,
+        reader: &Worker,
+        slot: Slot,
+        since: u64,
+        at: impl Fn() -> F,
+    ) -> Result<u64, StoreError>
     where
         F: Future<Output = Result<u64, StoreError>>,
     {
         loop {
             // Registered before the look, so that a change in between wakes it.
-            let mut notified = std::pin::pin!(self.changed.notified());
+            let mut notified = pin!(self.changed.at(slot).notified());
             notified.as_mut().enable();
             let now = at().await?;
             if now != since {
                 return Ok(now);
             }
             while timeout_at(Instant::now() + LOOK_EVERY, notified.as_mut()).await.is_err() {
-                if self.look(reader).await? {
-                    break;
-                }
+                self.look(reader).await?;
             }
         }
     }
 
-    /// Whether the file was changed since somebody looked last. Wakes everybody then.
-    async fn look(&self, reader: &Worker) -> Result<bool, StoreError> {
-        let last = *self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|(at, _)| at.elapsed() < LOOK_EVERY) {
-            return Ok(false);
+    /// Looks whether others have changed something, unless somebody has just done so. Then everybody is woken.
+    async fn look(&self, reader: &Worker) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let is_due = self.with_looked(|looked| {
+            let is_due = looked.at.is_none_or(|at| now.saturating_duration_since(at) >= LOOK_EVERY);
+            if is_due {
+                // Before it is asked: who looks may leave, and then the next one looks.
+                looked.at = Some(now);
+            }
+            is_due
+        });
+        if !is_due {
+            return Ok(());
         }
-        let version = reader
-            .ask(|connection| {
-                connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).map_err(failed)
-            })
-            .await?;
-        let before = self
-            .looked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .replace((Instant::now(), version))
-            .map(|(_, version)| version);
-        let is_other = before != Some(version);
-        if is_other {
-            self.notify();
+        let changes = reader.ask((), |connection, _| number(connection, CHANGES, [])).await?.unwrap_or_default();
+        let others = changes - self.own.load(Ordering::SeqCst);
+        if self.with_looked(|looked| std::mem::replace(&mut looked.others, others)) != others {
+            self.changed.all().for_each(Notify::notify_waiters);
         }
-        Ok(is_other)
+        Ok(())
+    }
+
+    fn with_looked<T>(&self, with: impl FnOnce(&mut Looked) -> T) -> T {
+        // What is in it is whole whatever happened.
+        with(&mut self.looked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -11,11 +11,12 @@ use tower_tool_sqlite::SqliteStore;
 use tower_tool_test::record;
 
 use crate::directory::Directory;
+use crate::threads;
 
 const FILE: &str = "TOWER_TOOL_TEST_FILE";
 const PART: &str = "TOWER_TOOL_TEST_PART";
 
-fn spawn(file: &Path, part: &str) -> Child {
+pub(crate) fn spawn(file: &Path, part: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "durable::process", "--nocapture", "--test-threads=1"])
         .env(FILE, file)
@@ -26,7 +27,7 @@ fn spawn(file: &Path, part: &str) -> Child {
 }
 
 /// What the process says, line by line.
-fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {
+pub(crate) fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok)
 }
 
@@ -36,7 +37,7 @@ fn say(line: &str) {
     let _ = writeln!(out, "@{line}").and_then(|()| out.flush());
 }
 
-fn pay(n: u64, store: &SqliteStore) -> Arc<Record> {
+pub(crate) fn pay(n: u64, store: &SqliteStore) -> Arc<Record> {
     Arc::new(record::of(["acme", "alice", "session-1", "pay"], n, store.now()))
 }
 
@@ -69,6 +70,13 @@ async fn process() {
                 callers.join_all().await;
             }
         }
+        "look" => {
+            let page = store.scan(None, 100).await.unwrap();
+            (1..=page.records.len()).for_each(|n| say(&n.to_string()));
+            // Closed as when a process ends in peace: the last one takes the log away.
+            drop(store);
+            threads::until_all_have_ended().await;
+        }
         "change" => {
             let record = pay(7, &store);
             store.swap(&record.key, None, Some(Arc::clone(&record))).await.unwrap();
@@ -78,7 +86,7 @@ async fn process() {
     std::process::exit(0);
 }
 
-fn numbers(lines: impl Iterator<Item = String>) -> Vec<u64> {
+pub(crate) fn numbers(lines: impl Iterator<Item = String>) -> Vec<u64> {
     lines.filter_map(|line| line.split('@').nth(1)?.trim().parse().ok()).collect()
 }
 

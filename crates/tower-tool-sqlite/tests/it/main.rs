@@ -4,5 +4,6 @@
 mod directory;
 mod durable;
 mod files;
+mod locks;
 mod suite;
 mod threads;

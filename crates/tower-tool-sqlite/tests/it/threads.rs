@@ -1,12 +1,42 @@
-//! No worker waits for the disk.
+//! Threads: no worker waits for the disk, and none is left behind.
 
+use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
 
 use tower_tool_core::store::{LedgerStore as _, Swap};
 use tower_tool_sqlite::SqliteStore;
 use tower_tool_test::record;
 
 use crate::directory::Directory;
+use crate::durable::spawn;
+
+/// How many threads stores of this process have. The names are cut at 15 bytes.
+fn count() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    names.filter(|name| name.starts_with("tower-tool-")).count()
+}
+
+/// Waits until no store of this process has a thread any more, and so no file open.
+pub(crate) async fn until_all_have_ended() {
+    let late = Instant::now() + Duration::from_secs(20);
+    while count() > 0 {
+        assert!(Instant::now() < late, "{} threads are left", count());
+        sleep_until(Instant::now() + Duration::from_millis(1)).await;
+    }
+}
+
+/// In a process of its own: others that test here have threads too.
+#[tokio::test]
+async fn threads_end_with_the_last_handle() {
+    let directory = Directory::new();
+    let mut process = spawn(&directory.file(), "look");
+    assert!(process.wait().unwrap().success());
+    assert!(directory.file().exists() && !directory.path().join("ledger.db-wal").exists());
+}
 
 /// The worker is free while the disk is asked: on one thread, something else goes on.
 #[tokio::test]
