@@ -7,15 +7,16 @@ use serde_json::Value;
 use tower_tool_core::marks::Check;
 use tower_tool_core::{ToolError, ToolSpec, arguments};
 
-use super::budget::{self, MAX_WORK, MAX_WORK_INLINE};
+use super::budget::{self, MAX_WORK, Telling};
+use super::cost::Size;
+use super::formats;
 use super::graph::{Graph, Refusal};
-use super::message::{too_complex, unfit, violations};
+use super::message::{first_violation, too_complex, unfit, violations};
 use super::normal_form::NormalForm;
+use super::patterns::{PATTERN_SIZE, TABLE_SIZE};
 
 /// So many values, or as much text, are read leniently on an asynchronous worker.
 const MAX_TEXT_INLINE: u64 = 256;
-/// The most memory that one compiled pattern may take, in bytes.
-const PATTERN_SIZE: usize = 1 << 20;
 
 /// A schema that cannot be used.
 #[derive(Debug)]
@@ -86,12 +87,10 @@ impl Schema {
 }
 
 fn compile(schema: &Value) -> Result<Validator, jsonschema::ValidationError<'static>> {
-    jsonschema::options()
-        .should_validate_formats(true)
-        // Linear in the text, whatever the pattern: no backtracking.
-        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE))
-        .with_retriever(Nowhere)
-        .build(schema)
+    // Linear in the text, whatever the pattern: no backtracking.
+    let patterns = PatternOptions::regex().size_limit(PATTERN_SIZE).dfa_size_limit(TABLE_SIZE);
+    let options = jsonschema::options().with_pattern_options(patterns).with_retriever(Nowhere);
+    formats::asserted(options, schema).build(schema)
 }
 
 /// A schema may refer to itself, and to nothing else: no file is read and no connection opened on its behalf.
@@ -108,21 +107,23 @@ impl Check for CompiledCheck {
         arguments::check(arguments)?;
         let normal = self.normal_form.of(arguments);
         let Schema { validator, graph } = &self.input;
-        let work = budget::work(graph, &normal);
-        if work > MAX_WORK {
+        if budget::work(graph, &normal) > MAX_WORK {
             return Err(too_complex());
         }
         if validator.is_valid(&normal) {
             return Ok(normal);
         }
-        // Where ways multiply, telling of each that failed costs far more than finding that all do.
-        let may_tell = work <= MAX_WORK_INLINE || graph.expanded.is_some();
-        Err(if may_tell { violations(validator, self.spec.input_schema(), &normal) } else { unfit() })
+        let schema = self.spec.input_schema();
+        Err(match budget::telling(graph, &normal) {
+            Telling::All => violations(validator, schema, &normal),
+            Telling::First => first_violation(validator, schema, &normal),
+            Telling::Nothing => unfit(),
+        })
     }
 
     fn takes_long(&self, arguments: &Value) -> bool {
         // Text that is read leniently may hold many values.
-        let reads_text = self.spec.reading().lenient && budget::size(arguments) > MAX_TEXT_INLINE;
+        let reads_text = self.spec.reading().lenient && Size::of(arguments).total() > MAX_TEXT_INLINE;
         arguments::check(arguments).is_ok() && (reads_text || budget::may_take_long(&self.input.graph, arguments))
     }
 

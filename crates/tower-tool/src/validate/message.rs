@@ -50,7 +50,7 @@ impl Violation {
 
 /// The arguments lead through the schema in more ways than can be checked.
 pub(super) fn too_complex() -> ToolError {
-    invalid(vec![Violation::of_all("complexity", "smaller or less nested arguments")])
+    invalid(vec![Violation::of_all("complexity", "fewer, shorter or less nested values")])
 }
 
 /// They do not fit, and saying where would cost too much.
@@ -58,9 +58,16 @@ pub(super) fn unfit() -> ToolError {
     invalid(vec![Violation::of_all("schema", "arguments that fit the schema")])
 }
 
+/// All violations, as many as are told at once.
 pub(super) fn violations(validator: &Validator, schema: &Value, arguments: &Value) -> ToolError {
     let all = validator.iter_errors(arguments).flat_map(|error| violations_of(&error, schema));
     invalid(all.take(MAX_VIOLATIONS).collect())
+}
+
+/// The first of what may be far too many.
+pub(super) fn first_violation(validator: &Validator, schema: &Value, arguments: &Value) -> ToolError {
+    let first = validator.validate(arguments).err();
+    invalid(first.into_iter().flat_map(|error| violations_of(&error, schema)).take(MAX_VIOLATIONS).collect())
 }
 
 fn invalid(violations: Vec<Violation>) -> ToolError {

@@ -47,10 +47,13 @@
 
 mod budget;
 mod check;
+mod cost;
 mod failures;
+mod formats;
 mod graph;
 mod message;
 mod normal_form;
+mod patterns;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,15 +1,11 @@
 //! Between the text that a model wrote and the value that a tool gets, nobody sees two different things.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tower_tool::canonical::HashKey;
 use tower_tool::spec::SpecBuilder;
 use tower_tool::toolset::ToolsetBuilder;
 use tower_tool::{
-    BoxToolset, Ledger, Provenance, Receipt, Risk, Stack, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
-    Toolset,
+    BoxToolset, Ledger, Provenance, Receipt, Risk, Stack, ToolCall, ToolErrorKind, ToolOutput, ToolSpec, Toolset,
 };
 use tower_tool_test::MockTool;
 
@@ -237,49 +233,6 @@ async fn with_a_deployment_key_hashes_cannot_be_tried_and_everything_else_is_the
     }
     hashes.dedup();
     assert_eq!(hashes.len(), 3);
-}
-
-/// networknt/json-schema-validator#1276, dottxt-ai/outlines-core PR#98, everit-org/json-schema#147: a few dozen bytes, and the
-/// worker stood still. Shown by a heartbeat on the same thread, which has to come between any two calls.
-#[tokio::test(start_paused = true)]
-async fn what_is_costly_to_check_is_refused_or_checked_elsewhere() {
-    let doubling = json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/n" } }, "$defs": { "n": { "anyOf": [
-        { "type": "array", "minItems": 0, "items": { "$ref": "#/$defs/n" } },
-        { "type": "array", "maxItems": 99, "items": { "$ref": "#/$defs/n" } },
-    ]}}});
-    let many =
-        json!({ "type": "object", "properties": { "list": { "type": "array", "items": { "type": "integer" } } } });
-    let slow_elsewhere =
-        json!({ "type": "object", "properties": { "text": { "type": "string", "pattern": "^(a?){60}a*$" } } });
-    let nested = (0..18).fold(json!("x"), |value, _| json!([value]));
-    let cases: [(Value, Value, Option<ToolErrorKind>); 4] = [
-        (doubling.clone(), json!({ "x": nested }), Some(ToolErrorKind::InvalidArguments)),
-        (doubling, json!({ "x": [[[]]] }), None),
-        (many, json!({ "list": vec![1; 50_000] }), None),
-        (slow_elsewhere, json!({ "text": "a".repeat(1 << 20) }), None),
-    ];
-    for (schema, arguments, refused) in cases {
-        let read = ToolSpec::builder("act").description("Act.").risk(Risk::PublicRead).input_schema(schema);
-        let tool = MockTool::of(&read.build().unwrap());
-        let tools = plain(&tool, &ledger());
-        let arguments = Arc::new(arguments);
-        let mut beats = 0;
-        let heartbeat = async {
-            loop {
-                beats += 1;
-                tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(1)).await;
-            }
-        };
-        let run = tools.run(ToolCall::new("act", Arc::clone(&arguments), alice()));
-        let result: Result<ToolOutput, ToolError> = tokio::select! {
-            biased;
-            result = run => result,
-            () = heartbeat => unreachable!("the heart beats on"),
-        };
-        assert_eq!(result.err().map(|error| error.kind()), refused);
-        let is_large = arguments.to_string().len() > 10_000;
-        assert!(!is_large || beats > 0, "the worker was not free meanwhile");
-    }
 }
 
 /// Ten mistakes that models really make, and what they are told: where, what, and how to mend it, with none of the values.

@@ -11,6 +11,7 @@ mod corpora;
 mod decode;
 mod drain;
 mod guards;
+mod hostile;
 mod idempotency;
 mod order;
 mod rate_limit;
