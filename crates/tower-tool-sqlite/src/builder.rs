@@ -105,8 +105,8 @@ impl SqliteStoreBuilder {
             watch: Arc::clone(&watch),
             in_flight: Arc::clone(&in_flight),
         };
-        let writer = Worker::writer(connection, keeper).map_err(io)?;
-        let reader = Worker::reader(reader).map_err(io)?;
+        let (reader, reading) = Worker::reader(reader).map_err(io)?;
+        let writer = Worker::writer(connection, keeper, Some(reading)).map_err(io)?;
         let inner = Inner { path, limits: self.limits, clock, reader, writer, watch, in_flight };
         Ok(SqliteStore { inner: Arc::new(inner) })
     }
@@ -116,6 +116,10 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sqlite = |error| OpenError::sqlite(path, error);
     let connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    // SQLite opens what may only be read for reading, and says so as late as at the first change.
+    if connection.is_readonly("main").map_err(sqlite)? {
+        return Err(OpenError::ReadOnly { path: path.to_owned() });
+    }
     connection.busy_timeout(PATIENCE).map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(64);
     let set = |name, value: &dyn rusqlite::ToSql| connection.pragma_update(None, name, value).map_err(sqlite);
@@ -146,4 +150,29 @@ fn use_log(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     connection
         .pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))
         .map_err(|error| OpenError::sqlite(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What durability rests on, of the connection that writes.
+    #[tokio::test]
+    async fn every_commit_is_synced_before_it_is_acknowledged() {
+        let directory = std::env::temp_dir().join(format!("tower-tool-sqlite-builder-{}", std::process::id()));
+        let store = SqliteStore::open(directory.join("ledger.db")).unwrap();
+        for (name, value) in [("synchronous", "2"), ("journal_mode", "wal"), ("fullfsync", "1")] {
+            let asked = store.inner.writer.ask((), move |connection, _| {
+                let set: rusqlite::types::Value =
+                    connection.pragma_query_value(None, name, |row| row.get(0)).map_err(crate::error::failed)?;
+                Ok(match set {
+                    rusqlite::types::Value::Integer(number) => number.to_string(),
+                    rusqlite::types::Value::Text(text) => text,
+                    other => format!("{other:?}"),
+                })
+            });
+            assert_eq!(asked.await.unwrap(), value, "{name}");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

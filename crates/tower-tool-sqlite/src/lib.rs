@@ -44,6 +44,8 @@ mod find;
 mod in_flight;
 mod keeper;
 mod ledger;
+#[cfg(test)]
+mod plans;
 mod quota;
 mod record;
 mod remote;

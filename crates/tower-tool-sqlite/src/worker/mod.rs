@@ -8,7 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -83,15 +83,18 @@ fn gone() -> StoreError {
     StoreError::unavailable("the store's thread has ended; open the file again")
 }
 
-/// A thread with a connection. It ends when the last handle is dropped and all that was asked for is done.
-#[derive(Clone, Debug)]
+/// A thread with a connection. It ends when this is dropped and all that was asked for is done.
+#[derive(Debug)]
 pub(crate) struct Worker {
     jobs: Sender<Box<dyn Job>>,
 }
 
+/// A thread that ends.
+pub(crate) type Ending = JoinHandle<()>;
+
 impl Worker {
     /// Answers questions one by one.
-    pub(crate) fn reader(connection: Connection) -> io::Result<Self> {
+    pub(crate) fn reader(connection: Connection) -> io::Result<(Self, Ending)> {
         Self::start("tower-tool-read", move |jobs| {
             let touched = Touched::default();
             for mut job in jobs {
@@ -102,15 +105,22 @@ impl Worker {
     }
 
     /// Makes changes, as many at once as were asked for, and answers when they are on the disk.
-    pub(crate) fn writer(connection: Connection, keeper: impl Keeper) -> io::Result<Self> {
+    ///
+    /// It leaves the file after `others`: the last one to leave clears up, and where two leave at once, neither is the last.
+    pub(crate) fn writer(connection: Connection, keeper: impl Keeper, others: Option<Ending>) -> io::Result<Self> {
         let mut writer = writer::Writer::new(connection, keeper);
-        Self::start("tower-tool-writ", move |jobs| writer.run(&jobs))
+        let (worker, _ending) = Self::start("tower-tool-writ", move |jobs| {
+            writer.run(&jobs);
+            // One that died has left too.
+            others.map(Ending::join);
+        })?;
+        Ok(worker)
     }
 
-    fn start(name: &str, run: impl FnOnce(Receiver<Box<dyn Job>>) + Send + 'static) -> io::Result<Self> {
+    fn start(name: &str, run: impl FnOnce(Receiver<Box<dyn Job>>) + Send + 'static) -> io::Result<(Self, Ending)> {
         let (jobs, asked) = channel();
-        thread::Builder::new().name(name.to_owned()).spawn(move || run(asked))?;
-        Ok(Self { jobs })
+        let ending = thread::Builder::new().name(name.to_owned()).spawn(move || run(asked))?;
+        Ok((Self { jobs }, ending))
     }
 
     /// Asks at once; the future is the answer. `held` is dropped when there is one, before anybody has it.

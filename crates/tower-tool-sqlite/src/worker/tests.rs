@@ -39,7 +39,7 @@ fn database() -> Connection {
 
 fn counted() -> (Worker, Counted) {
     let keeper = Counted::default();
-    (Worker::writer(database(), keeper.clone()).unwrap(), keeper)
+    (Worker::writer(database(), keeper.clone(), None).unwrap(), keeper)
 }
 
 fn insert(connection: &Connection, n: i64) -> Result<usize, StoreError> {
@@ -136,7 +136,7 @@ async fn after_a_commit_that_failed_nothing_is_answered_before_another_succeeded
     // SQLite takes this for a commit that failed.
     connection.commit_hook(Some(move || own.load(Ordering::SeqCst))).unwrap();
     let keeper = Counted::default();
-    let worker = Worker::writer(connection, keeper.clone()).unwrap();
+    let worker = Worker::writer(connection, keeper.clone(), None).unwrap();
     worker.ask((), |connection, _| insert(connection, 1)).await.unwrap();
 
     broken.store(true, Ordering::SeqCst);

@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A directory of one test alone, removed in the end.
 #[derive(Debug)]
@@ -18,6 +19,18 @@ impl Directory {
 
     pub(crate) fn file(&self) -> PathBuf {
         self.0.join("ledger.db")
+    }
+
+    /// Waits until nobody has the file open any more: the last one takes the log away.
+    pub(crate) fn until_closed(&self) {
+        let log = self.0.join("ledger.db-wal");
+        for _ in 0..2_000 {
+            if !log.exists() {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        panic!("somebody has the file open");
     }
 }
 

@@ -134,33 +134,3 @@ async fn who_waits_hears_of_a_change_in_another_process() {
     assert_eq!(store.get(&key).await.unwrap().unwrap().revision, revision);
     assert!(process.wait().unwrap().success());
 }
-
-#[tokio::test]
-async fn store_time_is_the_same_for_all_who_have_the_file_open_and_does_not_go_back() {
-    let directory = Directory::new();
-    let (one, two) = (SqliteStore::open(directory.file()).unwrap(), SqliteStore::open(directory.file()).unwrap());
-    for _ in 0..1_000 {
-        let (before, between, after) = (one.now(), two.now(), one.now());
-        assert!(before <= between && between <= after, "{before} {between} {after}");
-    }
-}
-
-/// As after a start of the machine with a clock that is an hour behind: time is taken from the clock again, and not behind what
-/// the file has seen. spring-cloud/spring-cloud-gateway#1117
-#[tokio::test]
-async fn store_time_is_never_behind_what_the_file_has_seen() {
-    let directory = Directory::new();
-    let store = SqliteStore::open(directory.file()).unwrap();
-    let now = store.now();
-    drop(store);
-    let hour = 3_600_000;
-    let file = rusqlite::Connection::open(directory.file()).unwrap();
-    let seen = i64::try_from(now.as_millis()).unwrap() + hour;
-    file.execute("UPDATE clock SET start = x'00', latest = ?1", [seen]).unwrap();
-    drop(file);
-    let store = SqliteStore::open(directory.file()).unwrap();
-    assert!(store.now().as_millis() >= u64::try_from(seen).unwrap());
-    // And whoever opens it in the same start has the same time.
-    let other = SqliteStore::open(directory.file()).unwrap();
-    assert!(store.now().until(other.now()).as_secs() < 60);
-}

@@ -4,15 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rusqlite::Connection;
-use serde_json::json;
-use tower_tool_core::store::{LedgerStore as _, Limits, Swap};
+use rustix::thread::{Uid, set_thread_uid};
+use tower_tool_core::store::{LedgerStore as _, StoreError, Swap};
 use tower_tool_sqlite::{OpenError, SqliteStore};
-use tower_tool_test::{FakeClock, record};
+use tower_tool_test::record;
 
 use crate::directory::Directory;
+use crate::durable::{pay, said, spawn};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -29,10 +28,25 @@ async fn nobody_else_can_read_what_is_kept() {
     for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
         assert_eq!(mode(&path.with_file_name(name)), 0o600, "{name}");
     }
+}
+
+/// Also the log of a process that was killed, which is not made anew.
+#[tokio::test]
+async fn what_was_open_to_others_is_not_any_more() {
+    let directory = Directory::new();
+    let mut process = spawn(&directory.file(), "write");
+    assert!(said(&mut process).any(|line| line.contains('@')));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let names = ["ledger.db", "ledger.db-wal", "ledger.db-shm"].map(|name| directory.path().join(name));
+    for name in &names {
+        fs::set_permissions(name, Permissions::from_mode(0o664)).unwrap();
+    }
+    let store = SqliteStore::open(directory.file()).unwrap();
+    for name in &names {
+        assert_eq!(mode(name), 0o600, "{}", name.display());
+    }
     drop(store);
-    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-    drop(SqliteStore::open(&path).unwrap());
-    assert_eq!(mode(&path), 0o600, "and what was open to others is not any more");
 }
 
 #[test]
@@ -50,39 +64,6 @@ fn a_directory_that_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn a_file_of_somebody_else_is_left_alone() {
-    let directory = Directory::new();
-    fs::create_dir(directory.path()).unwrap();
-    fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
-    fs::write(directory.file(), "this is a text, and long enough to be taken for the head of a database ".repeat(20))
-        .unwrap();
-    let before = fs::read(directory.file()).unwrap();
-    let error = SqliteStore::open(directory.file()).unwrap_err();
-    assert!(matches!(error, OpenError::Foreign { .. }), "{error:?}");
-    assert_eq!(fs::read(directory.file()).unwrap(), before);
-
-    fs::remove_file(directory.file()).unwrap();
-    let foreign = Connection::open(directory.file()).unwrap();
-    foreign.execute_batch("CREATE TABLE theirs (n); INSERT INTO theirs VALUES (7)").unwrap();
-    drop(foreign);
-    let error = SqliteStore::open(directory.file()).unwrap_err();
-    assert!(matches!(error, OpenError::Foreign { .. }), "{error:?}");
-    assert!(error.to_string().contains("name another file"));
-}
-
-#[test]
-fn a_file_of_a_later_version_is_refused_and_not_changed() {
-    let directory = Directory::new();
-    drop(SqliteStore::open(directory.file()).unwrap());
-    let later = Connection::open(directory.file()).unwrap();
-    later.pragma_update(None, "user_version", 7).unwrap();
-    drop(later);
-    let error = SqliteStore::open(directory.file()).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 7, known: 1, .. }), "{error:?}");
-    assert!(error.to_string().contains("use a later tower-tool"));
-}
-
-#[test]
 fn a_place_that_cannot_be_had_is_named() {
     let directory = Directory::new();
     fs::write(directory.path(), "no directory").unwrap();
@@ -94,69 +75,98 @@ fn a_place_that_cannot_be_had_is_named() {
     assert!(matches!(error, OpenError::Io { .. } | OpenError::ReadOnly { .. }), "{error:?}");
 }
 
+/// What a thread without the rights of root is told, whoever runs this.
+fn open_as_nobody(path: &Path) -> OpenError {
+    let open = || {
+        // Of this thread alone. Who is not root is nobody already.
+        let _ = set_thread_uid(Uid::from_raw(65_534));
+        SqliteStore::open(path).unwrap_err()
+    };
+    std::thread::scope(|scope| scope.spawn(open).join().unwrap())
+}
+
+#[test]
+fn a_file_or_a_directory_that_cannot_be_written_is_named_with_what_helps() {
+    let directory = Directory::new();
+    drop(SqliteStore::open(directory.file()).unwrap());
+    directory.until_closed();
+    let set = |directory_mode, file_mode, owner| {
+        fs::set_permissions(directory.file(), Permissions::from_mode(file_mode)).unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(directory_mode)).unwrap();
+        // Fails where this is not root's, and then it is nobody's in that sense already.
+        let _ = std::os::unix::fs::chown(directory.file(), owner, None);
+        let _ = std::os::unix::fs::chown(directory.path(), owner, None);
+    };
+    let (nobody, root) = (Some(65_534), Some(0));
+    let cases = [
+        (0o555, 0o400, nobody),
+        (0o755, 0o400, nobody),
+        (0o755, 0o444, nobody),
+        (0o755, 0o444, root),
+        (0o500, 0o600, nobody),
+    ];
+    for (directory_mode, file_mode, owner) in cases {
+        set(directory_mode, file_mode, owner);
+        let error = open_as_nobody(&directory.file());
+        let case = format!("{directory_mode:o} {file_mode:o}: {error:?}");
+        assert!(matches!(error, OpenError::ReadOnly { .. }), "{case}");
+        assert!(error.to_string().contains("give the user of this process the right to write"), "{case}");
+    }
+    fs::remove_file(directory.file()).unwrap();
+    let error = open_as_nobody(&directory.file());
+    assert!(matches!(error, OpenError::ReadOnly { .. }), "{error:?}");
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
+}
+
+fn why(error: &StoreError) -> String {
+    std::error::Error::source(error).unwrap().to_string()
+}
+
+/// Written to a file that nobody finds, a claim is none for those who come after.
+#[tokio::test]
+async fn nothing_is_written_to_a_file_that_was_moved_or_replaced() {
+    let directory = Directory::new();
+    let store = SqliteStore::open(directory.file()).unwrap();
+    let moved = directory.path().join("moved.db");
+    fs::rename(directory.file(), &moved).unwrap();
+    let record = pay(1, &store);
+    let claim = || store.swap(&record.key, None, Some(Arc::clone(&record)));
+    let error = claim().await.unwrap_err();
+    assert!(why(&error).contains("moved, removed or replaced"), "{error:?}");
+    fs::write(directory.file(), "").unwrap();
+    assert!(claim().await.is_err());
+    fs::rename(&moved, directory.file()).unwrap();
+    assert!(matches!(claim().await, Ok(Swap::Won(_))));
+}
+
+/// A link leads to the file, and the log lies beside that.
+#[tokio::test]
+async fn a_link_is_followed_before_anything_is_decided() {
+    let directory = Directory::new();
+    let file = directory.path().join("data").join("ledger.db");
+    let store = SqliteStore::open(&file).unwrap();
+    let record = pay(1, &store);
+    store.swap(&record.key, None, Some(Arc::clone(&record))).await.unwrap();
+    std::os::unix::fs::symlink(&file, directory.file()).unwrap();
+    let linked = SqliteStore::open(directory.file()).unwrap();
+    assert_eq!(linked.get(&record.key).await.unwrap().as_ref(), Some(&record));
+    assert!(!directory.path().join("ledger.db-wal").exists());
+    drop((store, linked));
+    fs::set_permissions(file.parent().unwrap(), Permissions::from_mode(0o777)).unwrap();
+    let error = SqliteStore::open(directory.file()).unwrap_err();
+    assert!(matches!(error, OpenError::OpenToOthers { .. }), "{error:?}");
+}
+
+#[test]
+fn a_directory_is_no_file() {
+    let directory = Directory::new();
+    fs::create_dir_all(directory.file()).unwrap();
+    let error = SqliteStore::open(directory.file()).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error:?}");
+}
+
 /// The network file systems are told by their numbers; here one that is local is told from the rest.
 #[test]
 fn a_local_file_system_is_not_taken_for_a_remote_one() {
     assert!(SqliteStore::open(Directory::new().file()).is_ok());
-}
-
-#[tokio::test]
-async fn a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_is_room() {
-    let directory = Directory::new();
-    let clock = FakeClock::new();
-    let open = |pages| {
-        SqliteStore::builder().clock(clock.clone()).limits(Limits::default()).max_pages(pages).open(directory.file())
-    };
-    let store = open(60).unwrap();
-    let (mut kept, mut refused) = (Vec::new(), 0);
-    for n in 0..100 {
-        let mut full = record::of(["acme", "alice", "session-1", "pay"], n, store.now());
-        full.state = record::completed(json!("x".repeat(8_000)), store.now());
-        let full = Arc::new(full);
-        match store.swap(&full.key, None, Some(Arc::clone(&full))).await {
-            Ok(Swap::Won(_)) => kept.push(full),
-            Ok(Swap::Lost(other)) => panic!("{other:?}"),
-            Err(error) => {
-                refused += 1;
-                let why = std::error::Error::source(&error).unwrap().to_string();
-                assert!(why.contains("full"), "{why}");
-            }
-        }
-    }
-    assert!(kept.len() > 5 && refused > 5, "{} kept, {refused} refused", kept.len());
-    for record in &kept {
-        assert_eq!(store.get(&record.key).await.unwrap().as_ref(), Some(record));
-    }
-    // What may be forgotten makes room, in the same store.
-    clock.step_forward(Duration::from_secs(3600));
-    let first = kept.remove(0);
-    assert!(matches!(store.swap(&first.key, Some(first.revision), None).await, Ok(Swap::Won(_))));
-    drop(store);
-    let store = open(100_000).unwrap();
-    for record in &kept {
-        assert_eq!(store.get(&record.key).await.unwrap().as_ref(), Some(record));
-    }
-    let more = Arc::new(record::of(["acme", "alice", "session-1", "pay"], 1_000, store.now()));
-    assert!(matches!(store.swap(&more.key, None, Some(Arc::clone(&more))).await, Ok(Swap::Won(_))));
-}
-
-/// A record that is not what was written is an error that names it.
-#[tokio::test]
-async fn a_record_that_is_not_whole_is_an_error() {
-    let directory = Directory::new();
-    let store = SqliteStore::open(directory.file()).unwrap();
-    let whole = Arc::new(record::of(["acme", "alice", "session-1", "pay"], 1, store.now()));
-    store.swap(&whole.key, None, Some(Arc::clone(&whole))).await.unwrap();
-    let spoil = |sql: &str| Connection::open(directory.file()).unwrap().execute_batch(sql).unwrap();
-    for sql in [
-        "UPDATE records SET record = CAST(replace(CAST(record AS TEXT), '\"version\":2', '\"version\":9') AS BLOB)",
-        "UPDATE records SET record = CAST(replace(CAST(record AS TEXT), 'alice', 'mallory') AS BLOB)",
-        "UPDATE records SET record = x'7b'",
-    ] {
-        spoil(sql);
-        let error = store.get(&whole.key).await.unwrap_err();
-        assert!(error.is_corrupt(), "{sql}: {error:?}");
-        assert!(std::error::Error::source(&error).unwrap().to_string().contains("record 1"), "{error:?}");
-        assert!(store.swap(&whole.key, Some(whole.revision), None).await.unwrap_err().is_corrupt());
-    }
 }

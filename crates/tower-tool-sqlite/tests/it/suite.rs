@@ -52,6 +52,12 @@ mod quotas {
             Arc::new(store.unwrap())
         }
 
+        async fn buckets(&self) -> Option<u64> {
+            let file = rusqlite::Connection::open(self.directory.file()).unwrap();
+            let count: i64 = file.query_row("SELECT count(*) FROM buckets", [], |row| row.get(0)).unwrap();
+            count.try_into().ok()
+        }
+
         fn clock(&self) -> Option<&FakeClock> {
             Some(&self.clock)
         }
