@@ -42,6 +42,11 @@ impl Keeper for StoreKeeper {
         connection.prepare_cached(NOTE)?.execute(params![self.clock.seen(), changes]).map(|_| ())
     }
 
+    fn write_over(&self, connection: &Connection) -> rusqlite::Result<()> {
+        // A change of nothing: whoever waits looks once too often.
+        connection.prepare_cached(NOTE)?.execute(params![self.clock.seen(), 1]).map(|_| ())
+    }
+
     fn committed(&self, touched: &Touched) {
         if !touched.is_empty() {
             self.watch.notify(touched);
@@ -53,5 +58,48 @@ impl Keeper for StoreKeeper {
         if in_doubt {
             tracing::error!(path = %self.path.display(), "a commit failed; nothing is answered before one succeeds");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tower_tool_core::store::LedgerStore as _;
+    use tower_tool_test::{FakeClock, record};
+
+    use crate::SqliteStore;
+
+    /// The log must have something in the place of the commit that failed, also where time has not gone on since the last one: a
+    /// row that stays as it is is not written again.
+    #[tokio::test]
+    async fn a_commit_that_failed_is_written_over_before_anything_is_answered() {
+        let directory = std::env::temp_dir().join(format!("tower-tool-sqlite-keeper-{}", std::process::id()));
+        let path = directory.join("ledger.db");
+        let store = SqliteStore::builder().clock(FakeClock::new()).open(&path).unwrap();
+        let pay = |n| Arc::new(record::of(["acme", "alice", "session-1", "pay"], n, store.now()));
+        let swap = async |n| store.swap(&pay(n).key, None, Some(pay(n))).await;
+        let log = || fs::metadata(path.with_file_name("ledger.db-wal")).unwrap().len();
+        swap(1).await.unwrap();
+
+        let broken = Arc::new(AtomicBool::new(true));
+        let own = Arc::clone(&broken);
+        // SQLite takes this for a commit that failed.
+        let hooked = store.inner.writer.ask((), move |connection, _| {
+            connection.commit_hook(Some(move || own.load(Ordering::SeqCst))).map_err(crate::error::failed)
+        });
+        hooked.await.unwrap_err();
+        swap(2).await.unwrap_err();
+        let before = log();
+        store.get(&pay(2).key).await.unwrap_err();
+        assert_eq!(log(), before);
+        broken.store(false, Ordering::SeqCst);
+        assert_eq!(store.get(&pay(2).key).await.unwrap(), None);
+        assert!(log() > before, "nothing was written over it");
+        swap(2).await.unwrap();
+        drop(store);
+        fs::remove_dir_all(directory).unwrap();
     }
 }

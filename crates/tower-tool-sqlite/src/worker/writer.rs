@@ -20,6 +20,9 @@ pub(crate) trait Keeper: Send + 'static {
     /// Writes what goes with every change. Called at the end of a transaction that has changed something.
     fn note(&self, connection: &Connection, touched: &Touched) -> rusqlite::Result<()>;
 
+    /// Writes what is not there yet: SQLite does not write a row again that stays as it is.
+    fn write_over(&self, connection: &Connection) -> rusqlite::Result<()>;
+
     /// After the commit, before anybody is answered.
     fn committed(&self, touched: &Touched);
 
@@ -129,10 +132,9 @@ impl<K: Keeper> Writer<K> {
         if !self.in_doubt {
             return Ok(());
         }
-        self.touched.clear();
         self.begin()?;
-        let noted = self.keeper.note(&self.connection, &self.touched).and_then(|()| self.execute("COMMIT"));
-        if let Err(error) = noted {
+        let written = self.keeper.write_over(&self.connection).and_then(|()| self.execute("COMMIT"));
+        if let Err(error) = written {
             self.roll_back();
             return Err(unavailable(error));
         }
