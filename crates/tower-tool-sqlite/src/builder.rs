@@ -15,11 +15,12 @@ use crate::watch::Watch;
 use crate::worker::Worker;
 use crate::{file, schema};
 
-/// How long a process waits for its turn to write.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a process tries to have its turn, which is for about ten seconds.
+const TRIES: i32 = 10_000;
 
-/// How long it waits before it tries again where SQLite does not wait by itself.
-const AGAIN_AFTER: Duration = Duration::from_millis(5);
+/// How long it waits before it tries again. SQLite's own waits become longer and longer, and whoever has waited for long so gets
+/// the fewest chances.
+const AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// What is left of the log when it was greater for once.
 const LOG_BYTES: i64 = 16 << 20;
@@ -120,7 +121,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     if connection.is_readonly("main").map_err(sqlite)? {
         return Err(OpenError::ReadOnly { path: path.to_owned() });
     }
-    connection.busy_timeout(PATIENCE).map_err(sqlite)?;
+    connection.busy_handler(Some(wait_for_turn)).map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(64);
     let set = |name, value: &dyn rusqlite::ToSql| connection.pragma_update(None, name, value).map_err(sqlite);
     set("synchronous", &"FULL")?;
@@ -130,19 +131,27 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// Whether to try again, a moment later.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what other processes do is no event; only threads of the store wait, and `open`"
+)]
+fn wait_for_turn(tries: i32) -> bool {
+    std::thread::sleep(AGAIN_AFTER);
+    tries < TRIES
+}
+
 /// Has changes written to the log first. The file keeps that once it is set; where several processes set it at once, SQLite
 /// does not wait but refuses.
-#[expect(clippy::disallowed_methods, reason = "opening waits for other processes, of which there is no event")]
 fn use_log(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    let mut left = PATIENCE;
+    let mut tries = 0;
     loop {
         let set = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
         match set {
             Ok(mode) if mode == "wal" => break,
             Ok(_) => return Err(OpenError::ReadOnly { path: path.to_owned() }),
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && !left.is_zero() => {
-                std::thread::sleep(AGAIN_AFTER);
-                left = left.saturating_sub(AGAIN_AFTER);
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && wait_for_turn(tries) => {
+                tries += 1;
             }
             Err(error) => return Err(OpenError::sqlite(path, error)),
         }

@@ -104,11 +104,12 @@ mod private {
     }
 
     pub(super) fn sync(directory: &Path) -> io::Result<()> {
-        match File::open(directory) {
-            Ok(directory) => directory.sync_all(),
-            // It may be written, and yet not read.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            Err(error) => Err(error),
+        match File::open(directory).and_then(|directory| directory.sync_all()) {
+            // It may be written, and yet not read; or the file system knows no such sync.
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {
+                Ok(())
+            }
+            synced => synced,
         }
     }
 

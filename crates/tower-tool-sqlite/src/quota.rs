@@ -15,7 +15,7 @@ use crate::store::SqliteStore;
 const MAX_BUCKETS: i64 = 1_000_000;
 
 /// How many full buckets each call takes away, so that no single one pays for all.
-const EMPTIED_AT_ONCE: i64 = 4;
+const EMPTIED_AT_ONCE: i64 = 16;
 
 /// How many where there is no room for another.
 const EMPTIED_FOR_ROOM: i64 = 1_000;

@@ -1,12 +1,13 @@
 //! Processes that share the file, die, and start again.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use tower_tool_core::store::{LedgerStore as _, Record, Swap, Topic};
+use tower_tool_core::store::{BucketKey, LedgerStore as _, Quota, QuotaStore as _, Record, Swap, Topic};
 use tower_tool_sqlite::SqliteStore;
 use tower_tool_test::record;
 
@@ -73,6 +74,9 @@ async fn process() {
         "look" => {
             let page = store.scan(None, 100).await.unwrap();
             (1..=page.records.len()).for_each(|n| say(&n.to_string()));
+            // Both threads have their names once they have answered.
+            let bucket = BucketKey::new("acme", ["look"]);
+            store.take(bucket, Quota::per_second(NonZeroU32::MAX)).await.unwrap();
             // Closed as when a process ends in peace: the last one takes the log away.
             drop(store);
             threads::until_all_have_ended().await;
