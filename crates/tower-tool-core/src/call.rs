@@ -80,7 +80,7 @@ impl ToolCall {
     }
 
     /// Changes the arguments. Drops intent, grant and claim, since those were for other arguments; what was demanded stays
-    /// demanded. Put the layer that does this outside validation.
+    /// demanded. Put the layer that does this outside validation: of a call that was validated, nothing runs without its intent.
     #[must_use]
     pub fn map_arguments(mut self, change: impl FnOnce(Arc<Value>) -> Arc<Value>) -> Self {
         self.arguments = change(self.arguments);

@@ -3,6 +3,7 @@ use std::fmt;
 use serde_json::json;
 
 use super::MAX_DEPTH;
+use crate::spec::pointer::escaped;
 use crate::{ToolError, ToolErrorKind};
 
 /// What is wrong with arguments before any schema is looked at.
@@ -54,7 +55,7 @@ impl ArgumentsError {
 
     /// The same fault, seen from around the member or item `name`.
     pub(super) fn inside(mut self, name: impl fmt::Display) -> Self {
-        let name = name.to_string().replace('~', "~0").replace('/', "~1");
+        let name = escaped(&name.to_string());
         self.pointer.insert_str(0, &name);
         self.pointer.insert(0, '/');
         self

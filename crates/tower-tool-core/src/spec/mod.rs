@@ -3,6 +3,7 @@
 mod builder;
 mod lint;
 mod name;
+pub mod pointer;
 mod schema;
 
 use std::fmt;

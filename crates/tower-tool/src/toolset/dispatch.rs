@@ -17,6 +17,7 @@ use tower_tool_core::{
 /// It demands again what the layers should have granted, and refuses otherwise:
 ///
 /// - a call that no toolset looked up, such as one that a layer built anew;
+/// - a call whose arguments were changed after they were validated, whatever the tool's risk;
 /// - a demanded call without a grant for this intent, these arguments and this definition;
 /// - a granted call with effects that carries no claim;
 /// - a call with effects that lost its claim, since its arguments were changed after it was claimed;
@@ -144,6 +145,11 @@ fn admit(call: &ToolCall) -> Result<Admitted, ToolError> {
                 "a granted call carries no claim, so it could run twice: put `idempotency` inside `approval`",
             ));
         }
+    }
+    if marks.has_passed(Kind::Validate) && marks.intent().is_none() {
+        return Err(ToolError::internal(
+            "the arguments were changed after they were validated: put the layer that changes them outside `validate`",
+        ));
     }
     if spec.has_effects() && marks.claim().is_none() && marks.has_passed(Kind::Idempotency) {
         return Err(ToolError::internal(

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
+use tower_tool_core::spec::pointer::{escaped, from_fragment};
 
 use super::cost::{Amount, Cost, Role, Size, Sum, Work};
 use super::patterns::Patterns;
@@ -323,7 +324,7 @@ impl<'a> Builder<'a> {
                 let reason = "it refers to something outside the schema, which is not fetched".to_owned();
                 return Err(Refusal { pointer, reason });
             };
-            let (target, is_dynamic) = (percent_decoded(target), keyword != "$ref");
+            let (target, is_dynamic) = (from_fragment(target), keyword != "$ref");
             self.references.push(Reference { from: id, target, is_dynamic, resources: Rc::clone(resources), pointer });
         }
         for keyword in ["$anchor", "$dynamicAnchor", "$id", "id"] {
@@ -488,31 +489,6 @@ fn subschemas<'a>(keyword: &str, value: &'a Value, mut found: impl FnMut(&'a Val
         }
         _ => {}
     }
-}
-
-/// RFC 6901 §3.
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
-/// A reference's fragment is percent-encoded (RFC 6901 §6).
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let mut ahead = rest.clone();
-        let digits = (byte == b'%').then(|| (ahead.next(), ahead.next()));
-        let digit =
-            |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16)).and_then(|d| u8::try_from(d).ok());
-        match digits.and_then(|(high, low)| Some(digit(high)? * 16 + digit(low)?)) {
-            Some(decoded) => {
-                bytes.push(decoded);
-                rest = ahead;
-            }
-            None => bytes.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

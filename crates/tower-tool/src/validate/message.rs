@@ -6,6 +6,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde::Serialize;
 use serde_json::{Value, json};
+use tower_tool_core::spec::pointer::escaped;
 use tower_tool_core::{ToolError, ToolErrorKind};
 
 /// How many violations are told at once.
@@ -98,7 +99,7 @@ fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> 
     let hint = |property: Option<&str>| hint(error, schema, property).map(|hint| cropped(hint, MAX_HINT));
     let at = error.instance_path().as_str();
     let of_member = |name: &str, expected: &str| Violation {
-        pointer: format!("{}/{}", shown(at), shown(&name.replace('~', "~0").replace('/', "~1"))),
+        pointer: format!("{}/{}", shown(at), shown(&escaped(name))),
         keyword: keyword.clone(),
         expected: expected.to_owned(),
         got: None,

@@ -9,6 +9,7 @@ mod boundary;
 mod contract;
 mod corpora;
 mod decode;
+mod drafts;
 mod drain;
 mod guards;
 mod hostile;

@@ -2,9 +2,11 @@
 
 use std::error::Error as _;
 use std::net::TcpListener;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tower::ServiceBuilder;
+use tower::util::MapRequestLayer;
 use tower_tool::idempotency::IdempotencyLayer;
 use tower_tool::toolset::BuildError;
 use tower_tool::validate::ValidateLayer;
@@ -208,13 +210,29 @@ async fn formats_are_asserted_in_every_draft() {
         Some("https://json-schema.org/draft/2020-12/schema"),
         Some("https://json-schema.org/draft/2019-09/schema"),
         Some("http://json-schema.org/draft-07/schema#"),
+        Some("http://json-schema.org/draft-06/schema#"),
         Some("http://json-schema.org/draft-04/schema#"),
     ] {
         for (format, good, bad) in [
             ("date-time", "2026-11-30T12:00:00Z", "not a date"),
+            ("date", "2026-11-30", "2026-02-30"),
+            ("time", "12:00:00Z", "25:00:00Z"),
+            ("duration", "P1DT2H", "one day"),
             ("email", "a@example.com", "not an address"),
+            ("idn-email", "δοκιμή@παράδειγμα.example", "not an address"),
+            ("hostname", "example.com", "-"),
+            ("idn-hostname", "παράδειγμα.example", "not a host"),
             ("uri", "https://example.com/", "no uri"),
+            ("uri-reference", "/path?x", "\\"),
+            ("uri-template", "/path/{id}", "/path/{id"),
+            ("iri", "https://παράδειγμα.example/", "no iri"),
+            ("iri-reference", "/δοκιμή", "\\"),
             ("ipv4", "127.0.0.1", "256.0.0.1"),
+            ("ipv6", "::1", "::g"),
+            ("uuid", "01890a5d-ac96-774b-bcce-b302099a8057", "1-2-3"),
+            ("json-pointer", "/a/b", "a/b"),
+            ("relative-json-pointer", "1/a", "/a"),
+            ("regex", "^a+$", "("),
         ] {
             let mut schema = json!({ "type": "object", "properties": { "x": { "type": "string", "format": format } } });
             if let Some(draft) = draft {
@@ -226,12 +244,6 @@ async fn formats_are_asserted_in_every_draft() {
             assert_eq!(pointers(&error), ["/x"]);
             assert_eq!(error.details()["errors"][0]["expected"], format!("text in the format `{format}`"));
         }
-    }
-    for (format, bad) in
-        [("date", "2026-02-30"), ("time", "25:00:00Z"), ("uuid", "1-2-3"), ("ipv6", "::g"), ("hostname", "-")]
-    {
-        let schema = json!({ "type": "object", "properties": { "x": { "type": "string", "format": format } } });
-        refused(schema, json!({ "x": bad })).await;
     }
 }
 
@@ -429,4 +441,25 @@ async fn an_unknown_tool_is_passed_on_untouched() {
     let (_, tools) = validated(order());
     let error = tools.run(call("nothing", json!({ "id": "canary" }))).await.unwrap_err();
     assert_eq!(error.kind(), ToolErrorKind::UnknownTool);
+}
+
+/// What a layer makes of the arguments after they were checked has been checked by nobody, so it reaches no tool.
+#[tokio::test(start_paused = true)]
+async fn arguments_changed_after_validation_reach_no_tool_whatever_its_risk() {
+    let unchecked = |call: ToolCall| call.map_arguments(|_| Arc::new(json!({ "id": "not an id", "more": 1 })));
+    for risk in [Risk::PublicRead, Risk::PrivateRead, Risk::ReversibleWrite] {
+        let tool = MockTool::with_schema("act", risk, order());
+        let inside = ServiceBuilder::new().layer(ValidateLayer::new()).layer(MapRequestLayer::new(unchecked));
+        let tools = Toolset::builder().tool(tool.tool()).build().unwrap().layer(inside);
+        let error = tools.run(call("act", json!({ "id": 1 }))).await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ToolErrorKind::Internal, Effect::NotDone), "{risk}");
+        assert!(error.to_string().contains("outside `validate`"), "{risk}: {error}");
+        tool.assert_calls(0);
+        // Outside, they are checked.
+        let outside = ServiceBuilder::new().layer(MapRequestLayer::new(unchecked)).layer(ValidateLayer::new());
+        let tools = Toolset::builder().tool(tool.tool()).build().unwrap().layer(outside);
+        let error = tools.run(call("act", json!({ "id": 1 }))).await.unwrap_err();
+        assert_eq!(error.kind(), ToolErrorKind::InvalidArguments, "{risk}");
+        tool.assert_calls(0);
+    }
 }
