@@ -130,8 +130,9 @@ impl Claim {
         }
     }
 
-    /// Whether dispatch was ever reached under this claim, other than by runs that did nothing.
-    pub fn is_used(&self) -> bool {
-        self.state.load(Ordering::Acquire) != UNUSED
+    /// Ends the claim: nothing begins under it any more, not even what a layer has put aside for later. Gives whether dispatch was
+    /// ever reached under it, other than by runs that did nothing.
+    pub fn close(&self) -> bool {
+        self.state.compare_exchange(UNUSED, SPENT, Ordering::AcqRel, Ordering::Acquire).is_err()
     }
 }

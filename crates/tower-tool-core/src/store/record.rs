@@ -228,6 +228,9 @@ pub struct ClosedApproval {
     pub ended: Arc<str>,
 }
 
+/// How deep a kept result may nest. `serde_json` reads 128 levels, and the record has some of its own.
+const MAX_BODY_DEPTH: usize = 100;
+
 /// A result as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -313,10 +316,11 @@ impl fmt::Debug for Body {
 }
 
 impl StoredOutput {
-    /// Keeps an output.
+    /// Keeps an output. Data that nests deeper than a reader would follow is known to have been there, and not kept.
     pub fn new(output: &ToolOutput, observed_at: Timestamp) -> Self {
+        let is_readable = crate::arguments::depth_of(output.data()) <= MAX_BODY_DEPTH;
         Self {
-            data: Some(Body::new(Arc::clone(output.data()))),
+            data: is_readable.then(|| Body::new(Arc::clone(output.data()))),
             receipt: output.receipt().cloned(),
             source: output.source().cloned(),
             truncated: output.is_truncated(),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower_service::Service;
 use tower_tool_core::journal::Note;
-use tower_tool_core::store::{Record, RecordKey, StoredError};
+use tower_tool_core::store::{Record, RecordKey, State, StoredError};
 use tower_tool_core::{
     Claim, Digest, Effect, Execution, ExecutionId, Intent, LayerError, ToolCall, ToolError, ToolErrorKind, ToolOutput,
 };
@@ -51,6 +51,9 @@ pub(super) fn executing<F: Future>(digest: Digest, future: F) -> impl Future<Out
 const FINISH_AGAIN_AFTER: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
+/// How long whoever waits for a result waits for it to be recorded.
+const SOON: Duration = Duration::from_secs(3);
+
 /// Named in `meta.degraded` when a result could not be recorded.
 const NOT_RECORDED: &str = "result_not_recorded";
 
@@ -70,7 +73,13 @@ pub(super) async fn execute<S>(
     let (execution, record) = claimed;
     let seen = Mutex::new(record);
     let key = intent.record();
-    if !lead.claimed(key, &execution) {
+    // A process that stood still may find that others have taken it for dead, and have acted on that.
+    let lease_ends = match &locked(&seen).state {
+        State::Running { lease_ends, .. } => Some(*lease_ends),
+        _ => None,
+    };
+    let is_late = lease_ends.is_none_or(|ends| ledger.store().now() >= ends);
+    if is_late || !lead.claimed(key, &execution) {
         return too_late(&ledger, key, execution, seen, lead).await;
     }
     let journal = Arc::clone(call.journal());
@@ -80,13 +89,13 @@ pub(super) async fn execute<S>(
 
     let running = executing(key.digest, AssertUnwindSafe(inner.oneshot(call)).catch_unwind());
     let answer = keeping_the_lease(&ledger, key, &execution, &seen, running).await;
+    // Whatever is recorded now must not be overtaken by a run that some layer still holds back.
+    let was_used = claim.close();
     let result = match answer {
-        Ok(result) => {
-            result.map_err(LayerError::into_tool_error).map_err(|error| error.seen_in_execution(claim.is_used()))
-        }
+        Ok(result) => result.map_err(LayerError::into_tool_error).map_err(|error| error.seen_in_execution(was_used)),
         Err(_panic) => {
             journal.note(Note::Panicked);
-            Err(if claim.is_used() {
+            Err(if was_used {
                 ToolError::new(ToolErrorKind::UnknownOutcome, "a layer around the tool panicked")
             } else {
                 ToolError::internal("a layer around the tool panicked before the tool was called")
@@ -144,15 +153,18 @@ impl Ending<'_> {
         }
     }
 
-    /// A store that is away for a moment is waited for.
+    /// A store that is away for a moment is waited for, and no longer: the caller's result is at hand.
     async fn record_soon(&mut self) -> Option<Finished> {
-        for wait in FINISH_AGAIN_AFTER {
-            if let Some(finished) = self.record().await {
-                return Some(finished);
+        let trying = async {
+            for wait in FINISH_AGAIN_AFTER {
+                if let Some(finished) = self.record().await {
+                    return Some(finished);
+                }
+                tokio::time::sleep_until(Instant::now() + wait).await;
             }
-            tokio::time::sleep_until(Instant::now() + wait).await;
-        }
-        self.record().await
+            self.record().await
+        };
+        tokio::time::timeout(SOON, trying).await.unwrap_or_default()
     }
 
     /// A store that is away for longer gets the result when it is back.
@@ -207,7 +219,8 @@ async fn too_late(ledger: &Ledger, key: &RecordKey, execution: Execution, seen: 
     if let Err(error) = ledger.finish(key, &execution, Some(taken(seen)), &Outcome::NotDone).await {
         tracing::warn!(execution = %execution.id, tool = %key.tool, error = %error, "the claim could not be given back");
     }
-    let refusal = ToolError::new(ToolErrorKind::Overloaded, "the process is ending");
+    let refusal =
+        ToolError::new(ToolErrorKind::Overloaded, "the process is ending, or stood still for longer than its lease");
     lead.settle(execution, Err(refusal.with_retry_after(Duration::from_secs(1))));
 }
 

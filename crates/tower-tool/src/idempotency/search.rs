@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 use tower_service::Service;
 use tower_tool_core::store::{Arguments, StoredError};
@@ -55,7 +55,7 @@ impl Search {
 
         let key = intent.record();
         let asked = executing(key.digest, AssertUnwindSafe(inner.oneshot(call)).catch_unwind());
-        let answer = timeout_at(Instant::now() + ledger.settings().reconcile_within, asked).await;
+        let answer = timeout(ledger.settings().reconcile_within, asked).await;
         let outcome = match (claim.verdict(), answer) {
             (Some(Verdict::NotDone), _) => Some(Outcome::NotDone),
             (Some(Verdict::Done), Ok(Ok(Ok(output)))) => Some(Outcome::Completed(output)),

@@ -449,13 +449,17 @@ impl Ledger {
     pub async fn drain(&self, patience: Duration) -> Result<usize, ToolError> {
         let left = self.inner.running.drain(patience).await;
         let count = left.len();
+        // Each by itself: one record that cannot be written must not keep the others from it.
+        let mut written = Ok(count);
         for left in left {
             let outcome = left
                 .unrecorded
                 .unwrap_or_else(|| Outcome::MaybeDone("the process ended before the tool did".to_owned()));
-            self.finish(&left.key, &left.execution, None, &outcome).await?;
+            if let Err(error) = self.finish(&left.key, &left.execution, None, &outcome).await {
+                written = written.and(Err(error));
+            }
         }
-        Ok(count)
+        written
     }
 
     pub(crate) async fn ask(&self, asking: &Asking<'_>) -> Result<Asked, ToolError> {
@@ -678,8 +682,12 @@ fn check(key: &RecordKey, record: Option<&Record>) -> Result<(), ToolError> {
 }
 
 fn unavailable(error: StoreError) -> ToolError {
-    let kind = if error.is_full() { ToolErrorKind::Overloaded } else { ToolErrorKind::Unavailable };
-    ToolError::new(kind, "the ledger did not answer, so nothing was begun")
-        .with_retry_after(Duration::from_secs(1))
-        .with_source(error)
+    let (kind, message) = if error.is_full() {
+        (ToolErrorKind::Overloaded, "the ledger has no room for a further record, so nothing was begun")
+    } else if error.is_corrupt() {
+        (ToolErrorKind::Unavailable, "a record of the ledger cannot be read, so nothing was begun")
+    } else {
+        (ToolErrorKind::Unavailable, "the ledger did not answer, so nothing was begun")
+    };
+    ToolError::new(kind, message).with_retry_after(Duration::from_secs(1)).with_source(error)
 }

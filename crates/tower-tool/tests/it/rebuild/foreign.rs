@@ -137,3 +137,58 @@ async fn no_foreign_layer_on_either_side_makes_two_effects() {
         }
     }
 }
+
+/// Holds calls back, and lets each go on in a task of its own, whether or not anybody still waits for it: as a queue with a worker
+/// does.
+#[derive(Clone)]
+struct Detached<S> {
+    inner: S,
+    go: tokio::sync::watch::Receiver<bool>,
+}
+
+impl<S> Service<ToolCall> for Detached<S>
+where
+    S: Service<ToolCall, Response = ToolOutput> + Clone + Send + 'static,
+    S::Error: LayerError + Send,
+    S::Future: Send,
+{
+    type Response = ToolOutput;
+    type Error = ToolError;
+    type Future = BoxFuture<'static, Result<ToolOutput, ToolError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let (inner, mut go) = (self.inner.clone(), self.go.clone());
+        let queued = tokio::runtime::Handle::current().spawn(async move {
+            let _ = go.wait_for(|go| *go).await;
+            inner.oneshot(call).await.map_err(LayerError::into_tool_error)
+        });
+        Box::pin(async move { queued.await.unwrap() })
+    }
+}
+
+/// What is still in a queue when a time limit says that nothing was done must not run after all, beside the next attempt.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_given_up_before_it_began_never_begins() {
+    let ledger = ledger();
+    let tool = MockTool::with_schema("work", Risk::ReversibleWrite, schema());
+    let (go, wait) = tokio::sync::watch::channel(false);
+    let queue = tower::layer::layer_fn(move |inner| Detached { inner, go: wait.clone() });
+    let stack = ServiceBuilder::new()
+        .layer(ValidateLayer::new())
+        .layer(IdempotencyLayer::new(&ledger))
+        .layer(TimeoutLayer::new(SECOND))
+        .layer(queue);
+    let tools = Toolset::builder().tool(tool.tool()).build().unwrap().layer(stack);
+    let error = tools.run(call("work", json!({ "n": 1 }))).await.unwrap_err();
+    assert_eq!(error.effect(), Effect::NotDone, "{error}");
+    go.send(true).unwrap();
+    assert!(tools.run(call("work", json!({ "n": 1 }))).await.is_ok());
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    tool.assert_effects(1);
+}
