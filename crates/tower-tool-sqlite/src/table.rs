@@ -15,8 +15,8 @@ pub(crate) type Done<T = ()> = Result<T, StoreError>;
 
 pub(crate) const INSERT: &str = "INSERT INTO records (revision, forget_at, card, card_at, is_pending, body_bytes, record, body, \
      tenant, actor, scope, tool, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-pub(crate) const UPDATE: &str = "UPDATE records SET revision = ?1, forget_at = ?2, card = ?3, card_at = ?4, is_pending = ?5, body_bytes = ?6, \
-     record = ?7, body = ?8 WHERE id = ?9";
+pub(crate) const UPDATE: &str = "UPDATE records SET revision = ?1, forget_at = ?2, card = ?3, card_at = ?4, \
+     is_pending = ?5, body_bytes = ?6, record = ?7, body = ?8 WHERE id = ?9";
 pub(crate) const DELETE: &str = "DELETE FROM records WHERE id = ?1";
 pub(crate) const DELETE_IDS: &str = "DELETE FROM ids WHERE record = ?1";
 pub(crate) const DELETE_BODY: &str = "DELETE FROM bodies WHERE record = ?1";

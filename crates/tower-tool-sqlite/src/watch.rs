@@ -1,7 +1,6 @@
 //! Waiting for a change, whichever process makes it.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +22,6 @@ pub(crate) const CHANGES: &str = "SELECT changes FROM clock WHERE one = 1";
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     changed: Places<Notify>,
-    /// How many of the changes were made here, and told already.
-    own: AtomicI64,
     looked: Mutex<Looked>,
 }
 
@@ -32,14 +29,14 @@ pub(crate) struct Watch {
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
     at: Option<Instant>,
-    /// How many changes others had made.
-    others: i64,
+    /// How many changes there were. Those made here are not told from the rest: they can be seen before it is known here that they
+    /// are made, and so one of others would pass for one of them.
+    changes: i64,
 }
 
 impl Watch {
     /// A change was made here.
     pub(crate) fn notify(&self, touched: &Touched) {
-        self.own.fetch_add(1, Ordering::SeqCst);
         touched.slots().into_iter().for_each(|slot| self.changed.at(slot).notify_waiters());
     }
 
@@ -68,7 +65,7 @@ impl Watch {
         }
     }
 
-    /// Looks whether others have changed something, unless somebody has just done so. Then everybody is woken.
+    /// Looks whether something was changed, unless somebody has just done so. Then everybody is woken.
     async fn look(&self, reader: &Worker) -> Result<(), StoreError> {
         let now = Instant::now();
         let is_due = self.with_looked(|looked| {
@@ -83,8 +80,7 @@ impl Watch {
             return Ok(());
         }
         let changes = reader.ask((), |connection, _| number(connection, CHANGES, [])).await?.unwrap_or_default();
-        let others = changes - self.own.load(Ordering::SeqCst);
-        if self.with_looked(|looked| std::mem::replace(&mut looked.others, others)) != others {
+        if self.with_looked(|looked| std::mem::replace(&mut looked.changes, changes)) != changes {
             self.changed.all().for_each(Notify::notify_waiters);
         }
         Ok(())

@@ -109,7 +109,7 @@ impl Worker {
     /// It leaves the file after `others`: the last one to leave clears up, and where two leave at once, neither is the last.
     pub(crate) fn writer(connection: Connection, keeper: impl Keeper, others: Option<Ending>) -> io::Result<Self> {
         let mut writer = writer::Writer::new(connection, keeper);
-        let (worker, _ending) = Self::start("tower-tool-writ", move |jobs| {
+        let (worker, _ending) = Self::start("tower-tool-write", move |jobs| {
             writer.run(&jobs);
             // One that died has left too.
             others.map(Ending::join);

@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::thread::{Uid, set_thread_uid};
 use tower_tool_core::store::{LedgerStore as _, StoreError, Swap};
 use tower_tool_sqlite::{OpenError, SqliteStore};
 use tower_tool_test::record;
@@ -76,7 +75,9 @@ fn a_place_that_cannot_be_had_is_named() {
 }
 
 /// What a thread without the rights of root is told, whoever runs this.
+#[cfg(target_os = "linux")]
 fn open_as_nobody(path: &Path) -> OpenError {
+    use rustix::thread::{Uid, set_thread_uid};
     let open = || {
         // Of this thread alone. Who is not root is nobody already.
         let _ = set_thread_uid(Uid::from_raw(65_534));
@@ -85,6 +86,7 @@ fn open_as_nobody(path: &Path) -> OpenError {
     std::thread::scope(|scope| scope.spawn(open).join().unwrap())
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_file_or_a_directory_that_cannot_be_written_is_named_with_what_helps() {
     let directory = Directory::new();

@@ -13,9 +13,9 @@ use tower_tool_test::record;
 use crate::directory::Directory;
 use crate::durable::spawn;
 
-/// How many threads stores of this process have. The names are cut at 15 bytes.
+/// How many threads stores of this process have, where the system tells.
 fn count() -> usize {
-    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return 0 };
     let names = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
     names.filter(|name| name.starts_with("tower-tool-")).count()
 }
@@ -30,6 +30,7 @@ pub(crate) async fn until_all_have_ended() {
 }
 
 /// In a process of its own: others that test here have threads too.
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn threads_end_with_the_last_handle() {
     let directory = Directory::new();
