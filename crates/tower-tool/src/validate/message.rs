@@ -120,7 +120,7 @@ fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> 
             keyword,
             expected: expected(error),
             got: Some(kind_of(error.instance())),
-            hint: hint(None),
+            hint: hint(None).or_else(|| is_encoded(error).then(|| "send it itself, not its text".to_owned())),
         }],
     }
 }
@@ -135,6 +135,24 @@ fn hint<'a>(error: &ValidationError<'_>, schema: &'a Value, property: Option<&st
     }
     let told = told.get(keyword)?;
     told.as_str().or_else(|| told.get(property?)?.as_str())
+}
+
+/// Whether an array or an object is wanted, and its text was sent.
+fn is_encoded(error: &ValidationError<'_>) -> bool {
+    let is_text = |text: &str| text.trim_start().starts_with(['[', '{']);
+    error.instance().as_str().is_some_and(is_text) && wants_inside(error)
+}
+
+fn wants_inside(error: &ValidationError<'_>) -> bool {
+    let has_inside = |kind: JsonType| matches!(kind, JsonType::Array | JsonType::Object);
+    match error.kind() {
+        ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => has_inside(*kind),
+        ValidationErrorKind::Type { kind: TypeKind::Multiple(kinds) } => kinds.iter().any(has_inside),
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+            context.iter().filter_map(|branch| branch.first()).any(wants_inside)
+        }
+        _ => false,
+    }
 }
 
 /// The rule, in words.

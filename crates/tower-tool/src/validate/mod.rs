@@ -3,9 +3,14 @@
 //! The schemas are compiled once, when the toolset is built. Validation decides at once: readiness is the inner service's, a
 //! refusal comes from the response future, and a dropped future leaves nothing behind. Arguments so large that checking them would
 //! hold up an asynchronous worker are checked on a blocking thread; those that could be checked only with work beyond
-//! bounds, because the schema refers to itself in many ways, are refused.
+//! bounds are refused: because the schema refers to itself in many ways, looks at its parts again, or has patterns whose automata can be
+//! in many states at once, and the text is long. What is wrong is told as far as telling it is within bounds.
 //!
-//! Unknown properties are refused. What passes is brought into one normal form, and that is what everything further in sees:
+//! Each schema is judged by the rules of its draft, from 4 to 2020-12; formats are asserted in all of them. A schema is refused when
+//! the tool is registered, with the pointer and the reason, if it refers to something outside itself or in a circle, multiplies
+//! beyond bounds, or has a pattern that cannot be matched in linear time.
+//!
+//! Unknown properties are refused, in objects that are made of several parts too. What passes is brought into one normal form, and that is what everything further in sees:
 //! where the schema says integer, an integral `1.0` becomes `1`; an optional property that is `null` without the schema
 //! allowing it is as if absent. Nothing is coerced. The layer also makes the [`Intent`] that approval and
 //! idempotency work with.

@@ -168,3 +168,25 @@ async fn an_object_of_parts_is_closed_in_every_draft() {
     }
     assert_eq!(tools.iter().map(|tool| tool.calls().len()).sum::<usize>(), ran, "no tool ran");
 }
+
+/// A schema inside another may be of another draft.
+#[tokio::test(start_paused = true)]
+async fn a_schema_inside_one_of_another_draft_is_closed_by_its_own_rules() {
+    for (_, outer) in DRAFTS {
+        for (_, inner) in DRAFTS.iter().skip(1) {
+            let parts = json!([{ "properties": { "a": {} } }, { "properties": { "b": {} } }]);
+            let tool = MockTool::with_schema(
+                "act",
+                Risk::PublicRead,
+                json!({ "$schema": outer, "type": "object", "properties": { "x": { "$schema": inner, "allOf": parts } }, "allOf": parts }),
+            );
+            let tools = Toolset::builder().tool(tool.tool()).build().unwrap().layer(ValidateLayer::new());
+            tools.run(call("act", json!({ "a": 1, "b": 2, "x": { "a": 1, "b": 2 } }))).await.unwrap();
+            for unknown in [json!({ "c": 1 }), json!({ "x": { "a": 1, "c": 2 } })] {
+                let error = tools.run(call("act", unknown)).await.unwrap_err();
+                assert_eq!(error.kind(), ToolErrorKind::InvalidArguments, "{inner} in {outer}");
+            }
+            tool.assert_calls(1);
+        }
+    }
+}

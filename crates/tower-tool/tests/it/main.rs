@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod approval;
+mod arguments;
 mod audit;
 mod boundary;
 mod contract;

@@ -281,6 +281,16 @@ async fn a_reference_to_somewhere_else_fails_the_build_and_opens_no_connection()
             assert!(reason.contains("input schema") && reason.contains("/properties/x"), "{target}: {reason}");
         }
     }
+    // A draft of somebody else's is not fetched either; further in, it counts for nothing.
+    let further_in = json!({ "$schema": format!("http://127.0.0.1:{port}/draft"), "type": "integer" });
+    validated(json!({ "type": "object", "properties": { "x": further_in } }));
+    for schema in [
+        json!({ "type": "object", "$schema": format!("http://127.0.0.1:{port}/draft") }),
+        json!({ "type": "object", "properties": { "x": { "$dynamicRef": format!("http://127.0.0.1:{port}/x#a") } } }),
+    ] {
+        let reason = unusable(&schema).source().unwrap().to_string();
+        assert!(reason.contains("input schema") && reason.len() < 500, "{reason}");
+    }
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody called");
 }
 
