@@ -2,6 +2,7 @@
 //!
 //! The processes are real: this binary, started again, with the test [`worker::process`] alone and a job to do.
 
+mod cases;
 mod crash;
 #[cfg(feature = "redis")]
 mod faults;
