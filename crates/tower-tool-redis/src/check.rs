@@ -8,6 +8,9 @@ use tower_tool_core::store::StoreError;
 use crate::link::Node;
 use crate::store::Shared;
 
+/// What a server says of itself, by name.
+type Settings = HashMap<String, String>;
+
 /// Something about the server by which less is promised than could be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -46,29 +49,57 @@ impl Shared {
         if !self.tells_time().await? {
             warnings.push(Warning::NoTime);
         }
-        let mut settings = HashMap::new();
-        for name in ["maxmemory-policy", "appendonly", "appendfsync", "save"] {
-            let mut command = redis::cmd("CONFIG");
-            command.arg("GET").arg(name);
-            let got: Result<HashMap<String, String>, _> =
-                self.link.command(&command, Node::MasterOf(name), self.until()).await;
-            settings.extend(got.unwrap_or_default());
-        }
-        let setting = |name: &str| settings.get(name).map(String::as_str);
-        match setting("maxmemory-policy") {
-            None => warnings.push(Warning::NotTold),
-            Some("noeviction") => {}
-            Some(policy) => warnings.push(Warning::MayEvict(policy.to_owned())),
-        }
-        match (setting("appendonly"), setting("appendfsync"), setting("save")) {
-            (Some("yes"), Some("always"), _) | (None, ..) => {}
-            (Some("yes"), sync, _) => warnings.push(Warning::NotSynced(sync.unwrap_or("unknown").to_owned())),
-            (Some(_), _, Some("")) => warnings.push(Warning::NotPersistent),
-            (Some(_), _, _) => warnings.push(Warning::NotSynced("without an append-only file".to_owned())),
+        match self.settings().await {
+            Ok(servers) => {
+                for settings in servers {
+                    judge(&settings, &mut warnings);
+                }
+            }
+            Err(_) => warnings.push(Warning::NotTold),
         }
         for warning in &warnings {
             tracing::warn!(%warning, "the server promises less than could be");
         }
         Ok(warnings)
+    }
+
+    /// What every master says of itself.
+    async fn settings(&self) -> Result<Vec<Settings>, StoreError> {
+        let mut servers: HashMap<String, Settings> = HashMap::new();
+        for name in ["maxmemory-policy", "appendonly", "appendfsync", "save"] {
+            let mut command = redis::cmd("CONFIG");
+            command.arg("GET").arg(name);
+            let answer = self.link.answer(&command, Node::Masters, self.until()).await?.value;
+            let told = if self.link.is_cluster() {
+                redis::from_redis_value(answer)
+            } else {
+                redis::from_redis_value(answer).map(|settings| HashMap::from([(String::new(), settings)]))
+            };
+            let told: HashMap<String, Settings> = told.map_err(StoreError::unavailable)?;
+            for (server, settings) in told {
+                servers.entry(server).or_default().extend(settings);
+            }
+        }
+        Ok(servers.into_values().collect())
+    }
+}
+
+fn judge(settings: &Settings, warnings: &mut Vec<Warning>) {
+    let setting = |name: &str| settings.get(name).map(String::as_str);
+    let mut warn = |warning| {
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    };
+    match setting("maxmemory-policy") {
+        None => warn(Warning::NotTold),
+        Some("noeviction") => {}
+        Some(policy) => warn(Warning::MayEvict(policy.to_owned())),
+    }
+    match (setting("appendonly"), setting("appendfsync"), setting("save")) {
+        (Some("yes"), Some("always"), _) | (None, ..) => {}
+        (Some("yes"), sync, _) => warn(Warning::NotSynced(sync.unwrap_or("unknown").to_owned())),
+        (Some(_), _, Some("")) => warn(Warning::NotPersistent),
+        (Some(_), _, _) => warn(Warning::NotSynced("without an append-only file".to_owned())),
     }
 }

@@ -20,8 +20,8 @@ struct Doubt {
     connection: u64,
     /// When it is over at the latest, by the local clock, should the server's step back.
     ends: Instant,
-    /// Whether nobody waits for its answer any more.
-    is_left: bool,
+    /// Since when nobody waits for its answer any more.
+    left: Option<Instant>,
 }
 
 /// By the name of the record.
@@ -40,22 +40,22 @@ impl Doubts {
 
     /// Whether a swap of this record was left without an answer.
     pub(crate) fn are_there(&self, record: &str) -> bool {
-        self.lock().get(record).is_some_and(|doubts| doubts.iter().any(|doubt| doubt.is_left))
+        self.lock().get(record).is_some_and(|doubts| doubts.iter().any(|doubt| doubt.left.is_some()))
     }
 
     /// Takes in that the server answered a question about this record at `now`, and gives whether any doubt is left.
     ///
-    /// On the connection that carried the swap, the answer came after it was run. On any other it may be run later, but not after
-    /// its deadline.
+    /// On the connection that carried the swap, the answer to a question that was sent after it says that it was run, or never
+    /// will be. On any other it may be run later, but not after its deadline.
     pub(crate) fn are_left(&self, record: &str, now: u64, answer: &Answer, in_order: bool) -> bool {
         let mut all = self.lock();
         let Some(doubts) = all.get_mut(record) else { return false };
         doubts.retain(|doubt| {
             let is_late = now > doubt.deadline || answer.sent > doubt.ends;
-            let is_over = is_late || in_order && doubt.connection == answer.connection;
-            !(doubt.is_left && is_over)
+            let is_passed = in_order && doubt.connection == answer.connection;
+            doubt.left.is_none_or(|left| !(is_late || is_passed && answer.sent > left))
         });
-        let left = doubts.iter().any(|doubt| doubt.is_left);
+        let left = doubts.iter().any(|doubt| doubt.left.is_some());
         if doubts.is_empty() {
             all.remove(record);
         }
@@ -77,11 +77,11 @@ impl UnderWay<'_> {
         let mut all = self.doubts.lock();
         if all.len() > MANY {
             all.retain(|_, doubts| {
-                doubts.retain(|doubt| !doubt.is_left || doubt.deadline.saturating_add(LONG) > deadline);
+                doubts.retain(|doubt| doubt.left.is_none() || doubt.deadline.saturating_add(LONG) > deadline);
                 !doubts.is_empty()
             });
         }
-        let doubt = Doubt { swap: self.swap, deadline, connection, ends, is_left: false };
+        let doubt = Doubt { swap: self.swap, deadline, connection, ends, left: None };
         all.entry(self.record.to_owned()).or_default().push(doubt);
     }
 
@@ -103,8 +103,9 @@ impl UnderWay<'_> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
+        let now = Instant::now();
         self.each(|doubt| {
-            doubt.is_left = true;
+            doubt.left = Some(now);
             true
         });
     }

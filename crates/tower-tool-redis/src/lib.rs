@@ -22,8 +22,8 @@
 //! A command carries a deadline in the server's time, half of the response timeout away, and is refused after it. A caller whose
 //! reply was lost looks again until the record tells or the deadline is over, so a swap is won, lost or an error, and a claim
 //! that ended in an error is never made once this store has answered a question about it. A connection on which a reply did
-//! not come in time is given up. An outage is an error within the timeout, of a swap within twice that time; when the server is
-//! back, the store is too.
+//! not come in time is given up, in a cluster as soon as there is another. An outage is an error within the timeout, of a swap
+//! within twice that time; calls share the attempts to connect, which become rarer, and when the server is back, so is the store.
 //!
 //! # What the server must be set up for
 //!
@@ -48,18 +48,21 @@
 //! or one machine and `tower-tool-sqlite`.
 //!
 //! In a cluster the cards of a tenant are in another slot than its records. They are listed before the record is written and
-//! checked when they are read; if a process dies in between, a change of a card may be announced late, with the next one.
+//! checked when they are read; if a process dies in between, a change of a card may be announced late, with the next one. A node
+//! that does not answer holds up its own sessions, and the others only for the moment in which another connection is made.
 //!
 //! # Rights
 //!
 //! The least that a user needs, with the default prefix. Without `+time` late commands cannot be refused, without `+config|get`
-//! settings are not checked; `+cluster|slots` is for a cluster only.
+//! settings are not checked, and `+wait` is for [`wait_replicas`](RedisStoreBuilder::wait_replicas) alone.
 //!
 //! ```text
 //! ACL SETUSER agent on >secret resetkeys ~agent:* resetchannels &agent:* nocommands +eval +evalsha +time +ping +config|get
 //! +get +set +del +persist +pexpire +hget +hmget +hset +hdel +hexists +hincrby +hstrlen +zadd +zrem +zcard +zrange +zrevrange
-//! +zrangebyscore +scan +wait +publish +subscribe +unsubscribe +cluster|slots
+//! +zrangebyscore +scan +wait +publish +subscribe +unsubscribe
 //! ```
+//!
+//! In a cluster also `+cluster|slots`, and from 7.0 on `+spublish +ssubscribe +sunsubscribe`.
 //!
 //! # Secrets
 //!
@@ -98,11 +101,14 @@ struct Readme;
 mod builder;
 mod check;
 mod codec;
+mod connector;
 mod doubt;
+mod ears;
 mod keys;
 mod link;
 mod quota;
 mod read;
+mod replicas;
 mod scan;
 mod scripts;
 mod source;

@@ -1,36 +1,20 @@
-//! The connection, and what becomes of it.
+//! Commands and their answers.
 //!
-//! One connection is shared by all calls. What is sent on it runs in order, so an answer to a later command says that an earlier
-//! one ran, or never will. A connection on which a reply did not come in time is given up: its number tells it from the next.
+//! What is sent on a connection to one server runs in order, so an answer to a later command says that an earlier one ran, or
+//! never will. A connection on which a reply did not come in time is given up: its number tells it from the next.
 
 use std::fmt;
-use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use redis::cluster::ClusterClient;
+use redis::aio::ConnectionLike as _;
 use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use redis::sentinel::SentinelClient;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value};
-use tokio::sync::Mutex;
+use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use redis::{Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
 use tower_tool_core::store::StoreError;
 
+use crate::connector::{Connection, Connector, Source};
 use crate::scripts::Lua;
-
-/// Where servers are.
-pub(crate) enum Source {
-    Single(Box<Client>),
-    Sentinel(Box<Mutex<SentinelClient>>),
-    Cluster { client: Box<ClusterClient>, seeds: Vec<Client> },
-}
-
-#[derive(Clone)]
-enum Connection {
-    Single(MultiplexedConnection),
-    Cluster(ClusterConnection),
-}
 
 /// Which node of a cluster a command is for.
 #[derive(Clone, Copy)]
@@ -41,6 +25,8 @@ pub(crate) enum Node<'a> {
     MasterOf(&'a str),
     /// The one at this address.
     At(&'a str, u16),
+    /// Every master: in a cluster the answer is one of each, by its address.
+    Masters,
 }
 
 /// Why there is no answer.
@@ -52,8 +38,12 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Nothing was sent, or the server refused it: nothing was changed.
+    /// Nothing was sent.
+    NotSent,
+    /// The server refused it: nothing was changed.
     Refused,
+    /// A key is there that is none of ours.
+    Strange,
     /// It may have been done, or be done yet.
     Lost,
 }
@@ -66,18 +56,15 @@ pub(crate) struct Answer {
 }
 
 pub(crate) struct Link {
-    pub(crate) source: Source,
+    connector: Connector,
     pub(crate) timeout: Duration,
-    /// Connections have numbers, from 1.
-    current: StdMutex<(u64, Option<Connection>)>,
-    connecting: Mutex<()>,
 }
 
 // By hand: an address may carry a password.
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, timeout, current: _, connecting: _ } = self;
-        let source = match source {
+        let Self { connector, timeout } = self;
+        let source = match connector.source() {
             Source::Single(_) => "single",
             Source::Sentinel(_) => "sentinel",
             Source::Cluster { .. } => "cluster",
@@ -88,62 +75,15 @@ impl fmt::Debug for Link {
 
 impl Link {
     pub(crate) fn new(source: Source, timeout: Duration) -> Self {
-        Self { source, timeout, current: StdMutex::new((1, None)), connecting: Mutex::new(()) }
+        Self { connector: Connector::new(source, timeout), timeout }
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        self.connector.source()
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.source, Source::Cluster { .. })
-    }
-
-    fn current(&self) -> (u64, Option<Connection>) {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Nobody is given this connection any more.
-    fn give_up(&self, number: u64) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.0 == number {
-            *current = (number + 1, None);
-        }
-    }
-
-    async fn connection(&self) -> Result<(u64, Connection), RedisError> {
-        if let (number, Some(connection)) = self.current() {
-            return Ok((number, connection));
-        }
-        // One connects for all. Whoever leaves meanwhile leaves it to the next.
-        let _connecting = self.connecting.lock().await;
-        if let (number, Some(connection)) = self.current() {
-            return Ok((number, connection));
-        }
-        let connection = self.connect().await?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.1 = Some(connection.clone());
-        Ok((current.0, connection))
-    }
-
-    async fn connect(&self) -> Result<Connection, RedisError> {
-        let client = match &self.source {
-            Source::Single(client) => Client::clone(client),
-            Source::Sentinel(sentinel) => sentinel.lock().await.async_get_client().await?,
-            Source::Cluster { client, .. } => return Ok(Connection::Cluster(client.get_async_connection().await?)),
-        };
-        // Time is kept for every command here, so that who gave up is known.
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(self.timeout)).set_response_timeout(None);
-        Ok(Connection::Single(client.get_multiplexed_async_connection_with_config(&config).await?))
-    }
-
-    /// Where announcements come from: the server, or any node, as what is published goes to all.
-    pub(crate) async fn announcements(&self, attempt: usize) -> Result<redis::aio::PubSub, RedisError> {
-        let client = match &self.source {
-            Source::Single(client) => Client::clone(client),
-            Source::Sentinel(sentinel) => sentinel.lock().await.async_get_client().await?,
-            Source::Cluster { seeds, .. } => match seeds.iter().cycle().nth(attempt % seeds.len().max(1)) {
-                Some(seed) => seed.clone(),
-                None => return Err((ErrorKind::InvalidClientConfig, "a cluster needs the address of a node").into()),
-            },
-        };
-        client.get_async_pubsub().await
+        matches!(self.source(), Source::Cluster(_))
     }
 
     /// Runs a script. What does not know it is given it in full.
@@ -180,6 +120,35 @@ impl Link {
         self.send(command, node, until, &|_| {}).await.map_err(|(failure, _)| failure.error)
     }
 
+    /// Runs commands on one connection to the master of the slot of this key, with nothing in between that came from here.
+    pub(crate) async fn together(
+        &self,
+        commands: Pipeline,
+        key: &str,
+        until: Instant,
+    ) -> Result<Vec<Value>, StoreError> {
+        let (number, connection) = self.connected(until).await?;
+        let count = commands.len();
+        let answers = match connection {
+            Connection::Single(mut connection) => {
+                timeout_at(until, connection.send_packed_commands(&commands, 0, count)).await
+            }
+            Connection::Cluster(mut connection) => {
+                let route = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
+                timeout_at(until, connection.route_pipeline(commands, 0, count, route)).await
+            }
+        };
+        let each = |answers: Vec<Value>| answers.into_iter().map(Value::extract_error).collect();
+        self.taken(number, answers, each).map_err(|(failure, _)| failure.error)
+    }
+
+    async fn connected(&self, until: Instant) -> Result<(u64, Connection), StoreError> {
+        match timeout_at(until, self.connector.connection()).await {
+            Ok(connection) => connection.map_err(StoreError::unavailable),
+            Err(late) => Err(StoreError::unavailable(late)),
+        }
+    }
+
     async fn send(
         &self,
         command: &Cmd,
@@ -187,28 +156,35 @@ impl Link {
         until: Instant,
         on_sent: &impl Fn(u64),
     ) -> Result<Answer, (Failure, Option<RedisError>)> {
-        let refused = |error: StoreError| Failure { why: Why::Refused, error };
-        let (number, mut connection) = match timeout_at(until, self.connection()).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err((refused(StoreError::unavailable(error)), None)),
-            Err(late) => return Err((refused(StoreError::unavailable(late)), None)),
-        };
+        let connected = self.connected(until).await;
+        let (number, mut connection) = connected.map_err(|error| (Failure { why: Why::NotSent, error }, None))?;
         let sent = Instant::now();
         on_sent(number);
         let answer = match &mut connection {
             Connection::Single(connection) => timeout_at(until, connection.req_packed_command(command)).await,
             Connection::Cluster(connection) => timeout_at(until, in_cluster(connection, command, node)).await,
         };
-        match answer.map(|answer| answer.and_then(Value::extract_error)) {
-            Ok(Ok(value)) => Ok(Answer { value, sent, connection: number }),
+        let value = self.taken(number, answer, Value::extract_error)?;
+        Ok(Answer { value, sent, connection: number })
+    }
+
+    /// Takes in what came, and gives the connection up if another may do better.
+    fn taken<T, L: std::error::Error + Send + Sync + 'static>(
+        &self,
+        number: u64,
+        answer: Result<Result<T, RedisError>, L>,
+        extract_error: impl FnOnce(T) -> Result<T, RedisError>,
+    ) -> Result<T, (Failure, Option<RedisError>)> {
+        match answer.map(|answer| answer.and_then(extract_error)) {
+            Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 if breaks(&error) {
-                    self.give_up(number);
+                    self.connector.give_up(number);
                 }
                 Err((failure(&error), Some(error)))
             }
             Err(late) => {
-                self.give_up(number);
+                self.connector.give_up(number);
                 Err((Failure { why: Why::Lost, error: StoreError::unavailable(late) }, None))
             }
         }
@@ -220,6 +196,10 @@ async fn in_cluster(connection: &mut ClusterConnection, command: &Cmd, node: Nod
         Node::Keys => return connection.req_packed_command(command).await,
         Node::MasterOf(key) => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master)),
         Node::At(host, port) => SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port },
+        Node::Masters => {
+            let route = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+            return connection.route_command(command.clone(), route).await;
+        }
     };
     connection.route_command(command.clone(), RoutingInfo::SingleNode(route)).await
 }
@@ -229,6 +209,8 @@ fn breaks(error: &RedisError) -> bool {
     match error.kind() {
         // It is a replica now.
         ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
+        // It may have been cut off from those who have another master by now.
+        ErrorKind::Extension => error.code() == Some("NOREPLICAS"),
         ErrorKind::Server(_) => false,
         _ => true,
     }
@@ -238,10 +220,17 @@ fn breaks(error: &RedisError) -> bool {
 fn failure(error: &RedisError) -> Failure {
     let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
     // Older servers say so within what they say of the script.
-    let is_full = error.code() == Some("OOM") || error.to_string().contains("-OOM ");
-    if is_answer && is_full {
+    let says = |code: &str| {
+        let text = error.to_string();
+        error.code() == Some(code) || ["-", ": "].iter().any(|before| text.contains(&format!("{before}{code} ")))
+    };
+    if is_answer && says("OOM") {
         return Failure { why: Why::Refused, error: StoreError::full() };
     }
-    let why = if is_answer { Why::Refused } else { Why::Lost };
+    let why = match is_answer {
+        true if says("WRONGTYPE") => Why::Strange,
+        true => Why::Refused,
+        false => Why::Lost,
+    };
     Failure { why, error: StoreError::unavailable(error.clone()) }
 }

@@ -9,7 +9,7 @@ use tower_tool_core::{ApprovalId, ExecutionId};
 
 use crate::codec::Reply;
 use crate::keys::{RecordNames, in_session, of_actor, of_tenant};
-use crate::link::{Answer, Node};
+use crate::link::{Answer, Failure, Node, Why};
 use crate::scripts::GET;
 use crate::store::Shared;
 use crate::swap::PAUSE;
@@ -26,8 +26,11 @@ impl Shared {
         let keys = [names.record.clone(), names.bodies().to_owned()];
         let guess = self.time.estimate().to_string();
         let arguments = [guess.as_bytes(), names.member.as_bytes()];
-        let mut answer =
-            self.link.run(&GET, &keys, &arguments, until, |_| {}).await.map_err(|failure| failure.error)?;
+        let ran = self.link.run(&GET, &keys, &arguments, until, |_| {}).await;
+        let mut answer = ran.map_err(|Failure { why, error }| match why {
+            Why::Strange => StoreError::corrupt(format!("`{}`: what is there is no record", names.record)),
+            Why::NotSent | Why::Refused | Why::Lost => error,
+        })?;
         let reply = Reply::read(std::mem::take(&mut answer.value))?;
         self.learn(&reply, answer.sent);
         Ok((reply, answer))
@@ -114,22 +117,38 @@ impl Shared {
             let entries = self.entries(cards.pending(), last.as_ref()).await?;
             let Some(newest) = entries.last() else { break };
             last = Some((newest.1.clone(), newest.0.clone()));
+            let mut over = Vec::new();
             let mut records = stream::iter(entries)
                 .map(|(id, _)| async move {
                     let id: ApprovalId = id.parse().map_err(StoreError::corrupt)?;
-                    let record = self.by_approval(tenant, id).await?;
-                    let is_present = |record: &Arc<Record>| record.approval.as_ref().is_some_and(|card| card.id == id);
-                    Ok::<_, StoreError>(record.filter(|record| record.state == State::Pending && is_present(record)))
+                    Ok::<_, StoreError>((id, self.by_approval(tenant, id).await?))
                 })
                 .buffered(AT_ONCE);
-            while let Some(record) = records.next().await {
-                pending.extend(record?);
+            while let Some(found) = records.next().await {
+                match found? {
+                    (id, Some(record)) if is_pending(&record, id) => pending.push(record),
+                    (id, Some(_)) => over.push(id.to_string()),
+                    // It may be that it is not written yet. If it never is, the entry has an end of its own.
+                    (_, None) => {}
+                }
                 if pending.len() >= limit {
                     break;
                 }
             }
+            drop(records);
+            self.unlist(cards.pending(), &over).await;
         }
         Ok(pending)
+    }
+
+    /// Takes cards off the list that are not pending any more, and so never will be again: whoever decided them could not.
+    async fn unlist(&self, pending: &str, over: &[String]) {
+        if !over.is_empty() {
+            let mut command = redis::cmd("ZREM");
+            command.arg(pending).arg(over);
+            // If it cannot be now, the next who reads the list does.
+            let _: Result<u64, _> = self.link.command(&command, Node::Keys, self.until()).await;
+        }
     }
 
     /// Entries of a sorted set by score and name, after one of them.
@@ -185,6 +204,10 @@ impl Shared {
         }
         Ok(all)
     }
+}
+
+fn is_pending(record: &Record, id: ApprovalId) -> bool {
+    record.state == State::Pending && record.approval.as_ref().is_some_and(|card| card.id == id)
 }
 
 fn strange(name: &str) -> StoreError {

@@ -15,6 +15,7 @@ macro_rules! lua {
         pub(crate) static $name: Lua = Lua {
             script: LazyLock::new(|| {
                 let text = include_str!($file).replace("--TIME--", include_str!("lua/time.lua"));
+                let text = text.replace("--SHARED--", include_str!("lua/shared.lua"));
                 let text = text.replace("--CARDS--", include_str!("lua/cards.lua"));
                 (Script::new(&text), text)
             }),

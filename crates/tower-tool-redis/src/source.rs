@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsMode};
+use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError, TlsMode};
 use tokio::sync::Mutex;
 
-use crate::link::Source;
+use crate::connector::{Cluster, Source};
 
 /// How to reach the servers.
 pub(crate) enum Target {
@@ -21,9 +21,13 @@ pub(crate) fn source(target: Target, timeout: Duration, roots: Option<Vec<u8>>) 
     match target {
         Target::Single(url) => Ok(Source::Single(Box::new(roots.client(url)?))),
         Target::Cluster(urls) => {
-            let builder = ClusterClient::builder(urls.clone()).connection_timeout(timeout).response_timeout(timeout);
-            let seeds = urls.into_iter().map(|url| roots.client(url)).collect::<Result<_, _>>()?;
-            Ok(Source::Cluster { client: Box::new(roots.cluster(builder).build()?), seeds })
+            let builder = || ClusterClient::builder(urls.clone()).connection_timeout(timeout).response_timeout(timeout);
+            Ok(Source::Cluster(Box::new(Cluster {
+                client: roots.cluster(builder()).build()?,
+                // Where announcements stay in their slot, only the third version of the protocol brings them.
+                ears: roots.cluster(builder().use_protocol(ProtocolVersion::RESP3)).build()?,
+                seeds: urls.iter().map(|url| roots.client(url.clone())).collect::<Result<_, _>>()?,
+            })))
         }
         Target::Sentinel(urls, master) => {
             let infos: Vec<ConnectionInfo> =

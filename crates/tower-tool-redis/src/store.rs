@@ -92,16 +92,20 @@ impl Shared {
             return Ok(at);
         }
         let waiter = self.watch.wait_for(&channel, LOOK_AGAIN).await;
+        let mut is_heard = true;
         loop {
             // Registered before the look, so that a change in between wakes it.
             let mut wakes = std::pin::pin!(waiter.wakes.notified());
             wakes.as_mut().enable();
             let at = self.at(topic, &name).await?;
             if at != since {
+                if !is_heard {
+                    self.watch.doubt();
+                }
                 return Ok(at);
             }
             // Late or not, the next look tells.
-            let _ = timeout_at(Instant::now() + LOOK_AGAIN, wakes).await;
+            is_heard = timeout_at(Instant::now() + LOOK_AGAIN, wakes).await.is_ok();
         }
     }
 }

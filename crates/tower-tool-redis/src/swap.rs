@@ -12,7 +12,7 @@ use tower_tool_core::store::{Record, RecordKey, Revision, State, StoreError, Swa
 use crate::codec::{Encoded, Reply};
 use crate::doubt::UnderWay;
 use crate::keys::{CardNames, RecordNames};
-use crate::link::{Node, Why};
+use crate::link::{Failure, Why};
 use crate::scripts::{LIST, SWAP};
 use crate::store::Shared;
 use crate::time::millis;
@@ -63,7 +63,7 @@ impl Shared {
         }
         let number = self.number();
         let job = self.job(key, &names, expected, next, number)?;
-        if self.link.is_cluster() && !job.approvals.is_empty() {
+        if self.is_listed_first(&job) {
             self.list(&job, "", &job.approvals, true, until).await?;
         }
         let under_way = self.doubts.follow(&names.record, number);
@@ -74,6 +74,11 @@ impl Shared {
                 Step::Again(_) => {}
             }
         }
+    }
+
+    /// In a cluster a card is listed before it is there, so that none is ever there that nobody finds. All others were.
+    fn is_listed_first(&self, job: &Job<'_>) -> bool {
+        self.link.is_cluster() && job.is_open
     }
 
     fn job<'a>(
@@ -117,7 +122,7 @@ impl Shared {
         let texts = [guess.to_string(), deadline.to_string(), cap.count.to_string(), cap.bytes.to_string()];
         let [guess_text, deadline_text, count, bytes] = &texts;
         let Encoded { revision, value, seal, body, body_seal } = &job.encoded;
-        let arguments: [&[u8]; 22] = [
+        let arguments: [&[u8]; 23] = [
             job.expected.as_bytes(),
             revision.as_bytes(),
             deadline_text.as_bytes(),
@@ -134,6 +139,7 @@ impl Shared {
             count.as_bytes(),
             bytes.as_bytes(),
             job.names.channel.as_bytes(),
+            if self.link.is_cluster() { b"1" } else { b"0" },
             job.approvals.as_bytes(),
             job.present.as_bytes(),
             job.created.as_bytes(),
@@ -149,11 +155,15 @@ impl Shared {
         let sent = |connection| under_way.sent(connection, deadline, ends);
         let answer = match self.link.run(&SWAP, &keys, &arguments, until, sent).await {
             Ok(answer) => answer,
-            Err(failure) if failure.why == Why::Refused => {
+            Err(Failure { why: Why::Lost, error }) => return self.looked_up(job, under_way, deadline, error).await,
+            Err(Failure { why: Why::NotSent, error }) => return Err(error),
+            Err(Failure { why: Why::Refused | Why::Strange, error }) => {
+                if self.link.is_cluster() {
+                    return self.refused(job, error, until).await;
+                }
                 under_way.answered();
-                return Err(failure.error);
+                return Err(error);
             }
-            Err(failure) => return self.looked_up(job, under_way, deadline, failure.error).await,
         };
         let (sent, on) = (answer.sent, Some(answer.connection));
         let reply = Reply::read(answer.value)?;
@@ -171,6 +181,18 @@ impl Shared {
             // If it is this one after all, it was made on another connection.
             "lost" => Ok(Step::Ended(self.other(job, &reply)?, String::new(), None)),
             _ => Ok(Step::Again(StoreError::unavailable("the command was on its way for too long, and was not run"))),
+        }
+    }
+
+    /// A cluster's client sends again what was lost on the way, and what was refused then may have been made before. If that
+    /// cannot be seen now, the doubt is left to whoever asks next.
+    async fn refused(&self, job: &Job<'_>, error: StoreError, until: Instant) -> Result<Step, StoreError> {
+        let (reply, _) = self.look(job.names, until).await.map_err(|_| error.clone())?;
+        match (&job.next, reply.found) {
+            (Some(next), Some(found)) if found.nonce == job.nonce.as_bytes() => {
+                Ok(Step::Ended(Swap::Won(Arc::clone(next)), String::new(), None))
+            }
+            _ => Err(error),
         }
     }
 
@@ -232,7 +254,7 @@ impl Shared {
             let listed = match &swap {
                 Swap::Won(_) if before.is_empty() && job.approvals.is_empty() => Ok(()),
                 Swap::Won(_) => self.list(job, before, &job.approvals, false, until).await,
-                Swap::Lost(_) if job.approvals.is_empty() => Ok(()),
+                Swap::Lost(_) if !self.is_listed_first(job) => Ok(()),
                 // What was listed in advance, unless the other has it too.
                 Swap::Lost(other) => {
                     let other: Vec<_> =
@@ -247,37 +269,9 @@ impl Shared {
             }
         }
         if let (Swap::Won(_), Some(replicas)) = (&swap, self.wait_replicas) {
-            self.replicated(job, replicas.get(), on).await?;
+            self.replicated(job.names, job.next.as_ref().map(|_| &*job.nonce), replicas.get(), on).await?;
         }
         Ok(swap)
-    }
-
-    /// Waits for replicas. A server counts those that have the last write of the very connection that asks, so where that is not
-    /// known to be the one of the swap, something is written first.
-    async fn replicated(&self, job: &Job<'_>, replicas: u32, swapped: Option<u64>) -> Result<(), StoreError> {
-        let (until, record) = (self.until(), job.names.record.as_str());
-        let mut written = swapped;
-        loop {
-            if written.is_none() {
-                let mut write = redis::cmd("SET");
-                write.arg(&job.names.fence).arg(1).arg("PX").arg(1_000);
-                written = Some(self.link.answer(&write, Node::MasterOf(record), until).await?.connection);
-            }
-            let left = until.saturating_duration_since(Instant::now()) * 9 / 10;
-            let mut wait = redis::cmd("WAIT");
-            // Zero would be for ever.
-            wait.arg(replicas).arg(millis(left).max(1));
-            let answer = self.link.answer(&wait, Node::MasterOf(record), until).await?;
-            if written == Some(answer.connection) {
-                let acknowledged: u32 = redis::from_redis_value(answer.value).map_err(StoreError::unavailable)?;
-                if acknowledged >= replicas {
-                    return Ok(());
-                }
-                let what = format!("written, but only {acknowledged} of {replicas} replicas have it");
-                return Err(StoreError::unavailable(what));
-            }
-            written = None;
-        }
     }
 
     /// Lists cards in the slot of their tenant. In advance, it only adds.

@@ -3,20 +3,29 @@
 //! One connection listens for all that is waited for here. What it does not hear while it is away is seen by looking again.
 
 use std::collections::HashMap;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use redis::RedisError;
-use redis::aio::{PubSubSink, PubSubStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::ears::{Ears, Heard};
 use crate::link::Link;
+
+/// How long an attempt to connect may take.
+const LONGEST_TRY: Duration = Duration::from_secs(10);
+
+/// How long the listener waits before it connects again, doubled with every attempt that failed.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long the listener waits before it connects again, at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// For so long a connection is not taken for deaf.
+const YOUNG: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 struct Channel {
@@ -35,6 +44,8 @@ enum Order {
     Listen(String, oneshot::Sender<()>),
     /// Nobody waits there any more.
     Leave(String),
+    /// Something was seen that was not heard: the connection may be deaf, as one is that somebody in between forgot.
+    Doubt,
 }
 
 /// Wakes those who wait in this process.
@@ -79,6 +90,11 @@ impl Watch {
         }
         waiter
     }
+
+    /// Something was seen that was not heard.
+    pub(crate) fn doubt(&self) {
+        let _ = self.orders.send(Order::Doubt);
+    }
 }
 
 impl Drop for Waiter<'_> {
@@ -95,93 +111,110 @@ impl Drop for Waiter<'_> {
 }
 
 async fn listen(link: Arc<Link>, channels: Channels, mut orders: mpsc::UnboundedReceiver<Order>) {
-    let mut attempt = 0_usize;
+    let (mut attempt, mut in_vain) = (0_usize, 0_u32);
     loop {
         // Nobody needs a connection before somebody waits.
         let Some(first) = orders.recv().await else { return };
-        let Some(mut order) = act_offline(first, &channels) else { continue };
+        let Some((mut name, mut done)) = act_offline(first, &channels) else { continue };
         loop {
-            let opened = timeout(link.timeout, link.announcements(attempt)).await;
-            attempt += 1;
-            if let Ok(Ok(connection)) = opened {
-                let (mut sink, mut stream) = connection.split();
-                if serve(&mut sink, &mut stream, &channels, &mut orders, order).await.is_none() {
+            let opened = timeout(LONGEST_TRY, Ears::open(link.source(), link.timeout, attempt, &name)).await;
+            attempt = attempt.wrapping_add(1);
+            if let Ok(Ok(mut ears)) = opened {
+                in_vain = 0;
+                if serve(&mut ears, &channels, &mut orders, done).await.is_none() {
                     return;
                 }
-            } else if let Order::Listen(_, done) = order {
+            } else {
+                in_vain = in_vain.saturating_add(1);
                 drop(done);
             }
             // It is not known what was missed.
             let others = {
                 let channels = lock(&channels);
-                channels.values().for_each(|channel| channel.wakes.notify_waiters());
+                wake_all(&channels);
                 channels.keys().next().cloned()
             };
-            let Some(name) = others else { break };
-            order = Order::Listen(name, oneshot::channel().0);
-            sleep_until(
-                Instant::now() + LONGEST_PAUSE.min(Duration::from_millis(20) * u32::try_from(attempt).unwrap_or(50)),
-            )
-            .await;
+            let Some(other) = others else { break };
+            (name, done) = (other, oneshot::channel().0);
+            sleep_until(Instant::now() + LONGEST_PAUSE.min(SHORTEST_PAUSE * 2_u32.saturating_pow(in_vain))).await;
         }
     }
 }
 
+fn wake_all(channels: &HashMap<String, Channel>) {
+    for channel in channels.values() {
+        channel.wakes.notify_waiters();
+    }
+}
+
 /// What is left to do where there is no connection.
-fn act_offline(order: Order, channels: &Channels) -> Option<Order> {
+fn act_offline(order: Order, channels: &Channels) -> Option<(String, oneshot::Sender<()>)> {
     match order {
-        Order::Listen(name, done) if lock(channels).contains_key(&name) => Some(Order::Listen(name, done)),
-        Order::Listen(..) | Order::Leave(_) => None,
+        Order::Listen(name, done) if lock(channels).contains_key(&name) => Some((name, done)),
+        Order::Listen(..) | Order::Leave(_) | Order::Doubt => None,
     }
 }
 
 /// Listens until the connection is lost; `None` once the store is gone.
 async fn serve(
-    sink: &mut PubSubSink,
-    stream: &mut PubSubStream,
+    ears: &mut Ears,
     channels: &Channels,
     orders: &mut mpsc::UnboundedReceiver<Order>,
-    first: Order,
+    first: oneshot::Sender<()>,
 ) -> Option<()> {
+    let begun = Instant::now();
     let names: Vec<_> = lock(channels).keys().cloned().collect();
-    for name in names {
-        if sink.subscribe(&name).await.is_err() {
-            return Some(());
-        }
+    if !names.is_empty() && ears.listen(&names).await.is_err() {
+        return Some(());
     }
     // What was missed before.
-    lock(channels).values().for_each(|channel| channel.wakes.notify_waiters());
+    wake_all(&lock(channels));
     drop(first);
     loop {
         tokio::select! {
-            message = stream.next() => {
-                let Some(message) = message else { return Some(()) };
-                if let Some(channel) = lock(channels).get(message.get_channel_name()) {
-                    channel.wakes.notify_waiters();
+            heard = ears.heard() => match heard {
+                None => return Some(()),
+                Some(Heard::Gap) => wake_all(&lock(channels)),
+                Some(Heard::At(name)) => wake(channels, &name),
+                Some(Heard::Dropped(name)) => {
+                    if lock(channels).contains_key(&name) && ears.listen(slice::from_ref(&name)).await.is_err() {
+                        return Some(());
+                    }
+                    wake(channels, &name);
                 }
-            }
-            order = orders.recv() => {
-                if obey(sink, channels, order?).await.is_err() {
+            },
+            order = orders.recv() => match order? {
+                // One that was just made hears; what was missed was missed before.
+                Order::Doubt if begun.elapsed() < YOUNG => {}
+                Order::Doubt => return Some(()),
+                order => if obey(ears, channels, order).await.is_err() {
                     return Some(());
-                }
+                },
             }
         }
     }
 }
 
-async fn obey(sink: &mut PubSubSink, channels: &Channels, order: Order) -> Result<(), RedisError> {
+fn wake(channels: &Channels, name: &str) {
+    if let Some(channel) = lock(channels).get(name) {
+        channel.wakes.notify_waiters();
+    }
+}
+
+async fn obey(ears: &mut Ears, channels: &Channels, order: Order) -> Result<(), RedisError> {
     match order {
         Order::Listen(name, done) => {
-            sink.subscribe(&name).await?;
+            ears.listen(slice::from_ref(&name)).await?;
             // Nobody to be told any more is all right.
             let _ = done.send(());
         }
         Order::Leave(name) => {
             let is_left = !lock(channels).contains_key(&name);
             if is_left {
-                sink.unsubscribe(&name).await?;
+                ears.leave(&name).await?;
             }
         }
+        Order::Doubt => {}
     }
     Ok(())
 }

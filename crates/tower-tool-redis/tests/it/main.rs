@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
 mod acl;
+mod cluster;
 mod cuts;
+mod declared;
+mod ends;
 mod many;
 mod outage;
 mod room;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
-use tower_tool_core::store::{LedgerStore as _, Topic};
+use tower_tool_core::store::{LedgerStore as _, Record, Topic};
 use tower_tool_redis::RedisStore;
 use tower_tool_tests::redis::{Direction, Options, Proxy, RedisServer};
 
@@ -79,6 +79,75 @@ async fn a_waiter_outlives_its_connection() {
         assert_eq!(at, next.revision);
         current = next;
     }
+}
+
+/// A connection on which nothing comes any more, though nobody closed it, as one is that a firewall forgot. What was not heard is
+/// seen, and then there is another connection.
+#[tokio::test]
+async fn a_deaf_connection_is_left() {
+    let server = RedisServer::start(Options::new()).await.unwrap();
+    let (proxy, store) = through_proxy(&server).await;
+    let direct = store_on(&server).await;
+    let mut current = claim(&store, 1);
+    win(&store, None, &current).await;
+    let wait = async |current: &Record| loop {
+        match store.changed(Topic::Record(&current.key), current.revision).await {
+            Ok(at) => return at,
+            Err(_) => sleep_until(Instant::now() + Duration::from_millis(5)).await,
+        }
+    };
+    let late = Instant::now() + Duration::from_secs(40);
+    let mut is_deaf = false;
+    // It always waits for something, so nobody subscribes to anything on the way and finds out like that.
+    let mut always = tokio::task::JoinSet::new();
+    always.spawn({
+        let (store, key) = (store.clone(), current.key.clone());
+        async move {
+            let mut at = 0;
+            loop {
+                at = store.changed(Topic::Record(&key), at).await.unwrap_or(at);
+            }
+        }
+    });
+    while proxy.traffic().count("SUBSCRIBE") < 2 {
+        assert!(Instant::now() < late, "nobody listens anew");
+        let next = tower_tool_test::record::next(&current, current.state.clone());
+        let change = async {
+            proxy.until("it listens", |traffic| traffic.count("SUBSCRIBE") > 0).await.unwrap();
+            proxy.swallow(Direction::Replies, !is_deaf);
+            win(&direct, Some(&current), &next).await;
+            sleep_until(Instant::now() + Duration::from_millis(50)).await;
+            proxy.swallow(Direction::Replies, false);
+        };
+        let (at, ()) = timeout(Duration::from_secs(10), async { tokio::join!(wait(&current), change) }).await.unwrap();
+        assert_eq!(at, next.revision);
+        (current, is_deaf) = (next, true);
+    }
+}
+
+/// While nobody answers, callers share the attempts to connect, which become rarer.
+#[tokio::test]
+async fn an_outage_is_not_a_storm() {
+    let server = RedisServer::start(Options::new()).await.unwrap();
+    let (proxy, store) = through_proxy(&server).await;
+    let key = claim(&store, 1).key;
+    proxy.refuse(true);
+    proxy.close_all();
+    proxy.forget();
+    let (begun, mut asked) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(2) {
+        let one = || async {
+            let begun = Instant::now();
+            assert!(store.get(&key).await.is_err());
+            assert!(begun.elapsed() < TIMEOUT * 2, "{:?}", begun.elapsed());
+        };
+        tokio::join!(one(), one(), one(), one());
+        asked += 4;
+    }
+    let made = proxy.traffic().connections;
+    assert!(made < 16, "{made} connections for {asked} calls");
+    proxy.heal();
+    assert_eq!(until_answered(&store, &key).await, None);
 }
 
 /// A reply that comes after the timeout is nobody's: not of the next who asks either.

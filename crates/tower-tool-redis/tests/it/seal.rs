@@ -1,8 +1,10 @@
 //! Records that somebody else wrote, or changed, are errors and never records.
 
+use std::sync::Arc;
+
 use tower_tool_core::store::LedgerStore as _;
 use tower_tool_redis::RedisStore;
-use tower_tool_tests::redis::{Options, RedisServer};
+use tower_tool_tests::redis::{Options, RedisServer, programs};
 
 use crate::{begin_and_finish, name_of, store_on};
 
@@ -48,4 +50,19 @@ async fn without_the_right_seal_a_record_is_corrupt() {
     server.command(&["HSET", &from, "v", "{}"]).await.unwrap();
     assert!(plain.get(&two.key).await.is_err_and(|error| error.is_corrupt()), "no record");
     assert!(plain.scan(None, 100).await.is_err_and(|error| error.is_corrupt()), "among all");
+}
+
+/// What is there under the name of a record, and is none, is no reason to take it for absent.
+#[tokio::test]
+async fn what_is_no_record_is_corrupt() {
+    for program in programs().unwrap() {
+        let server = RedisServer::start(Options::new().program(&program)).await.unwrap();
+        let store = store_on(&server).await;
+        let one = begin_and_finish(&store, 1).await;
+        let name = name_of(&one.key);
+        server.command(&["SET", &name, "x"]).await.unwrap();
+        let error = store.get(&one.key).await.unwrap_err();
+        assert!(error.is_corrupt() && format!("{error:?}").contains(&name), "{}: {error:?}", program.name());
+        assert!(store.swap(&one.key, None, Some(Arc::new(one.clone()))).await.is_err());
+    }
 }

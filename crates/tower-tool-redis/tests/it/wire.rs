@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use tower_tool_core::store::{BucketKey, LedgerStore as _, Quota, QuotaStore as _, RecordKey, Swap};
+use tower_tool_core::store::{BucketKey, LedgerStore as _, Quota, QuotaStore as _, Record, RecordKey, State, Swap};
 use tower_tool_redis::{RedisStore, Warning};
 use tower_tool_test::record;
 use tower_tool_tests::redis::{Options, Proxy, RedisServer, Value, programs};
@@ -129,18 +129,45 @@ async fn hostile_names_collide_with_nothing() {
     }
 }
 
+/// Whoever decides a card may die before it is off the list of another slot. Whoever reads the list then takes it off, and leaves
+/// those that are only not written yet.
+#[tokio::test]
+async fn cards_that_were_decided_leave_the_list() {
+    let server = RedisServer::start(Options::new()).await.unwrap();
+    let store = store_on(&server).await;
+    let [mut decided, pending] = [1, 2].map(|n| record::asked(PARTS, n, store.now()));
+    for record in [&decided, &pending] {
+        win(&store, None, record).await;
+    }
+    let on_list = server.command(&["ZRANGE", "agent:pending:{acme}", "0", "-1", "WITHSCORES"]).await.unwrap();
+    decided = record::next(&decided, State::Approved);
+    win(&store, store.get(&decided.key).await.unwrap().as_deref(), &decided).await;
+    let later = record::approval_id().to_string();
+    let mut put_back = vec!["ZADD".to_owned(), "agent:pending:{acme}".to_owned(), "1".to_owned(), later.clone()];
+    for entry in on_list.values().chunks(2) {
+        put_back.extend([entry[1].text(), entry[0].text()]);
+    }
+    server.command(&put_back).await.unwrap();
+    assert_eq!(store.pending("acme", None, 9).await.unwrap().len(), 1);
+    let left = server.command(&["ZRANGE", "agent:pending:{acme}", "0", "-1"]).await.unwrap();
+    let id = |record: &Record| record.approval_ids().next().unwrap().to_string();
+    assert_eq!(left.values().iter().map(Value::text).collect::<Vec<_>>(), [later, id(&pending)]);
+}
+
 #[tokio::test]
 async fn every_server_does_it() {
     for program in programs().unwrap() {
         let options = Options::new().program(&program).append_only().config("appendfsync", "always").unix_socket();
         let server = RedisServer::start(options).await.unwrap();
         let socket = server.socket().unwrap();
-        for url in [server.url(), server.unix_url().unwrap(), format!("unix:{}", socket.display())] {
+        let third = format!("{}?protocol=resp3", server.url());
+        for url in [server.url(), third, server.unix_url().unwrap(), format!("unix:{}", socket.display())] {
             let store = RedisStore::builder(&url).prefix(format!("p{}", url.len())).connect().await.unwrap();
             assert_eq!(store.warnings(), &[], "{}", program.name());
             begin_and_finish(&store, 1).await;
             win(&store, None, &record::asked(PARTS, 2, store.now())).await;
             assert_eq!(store.pending("acme", None, 9).await.unwrap().len(), 1, "{}", program.name());
+            assert_eq!(store.in_scope("acme", "user_42", "session-1").await.unwrap().len(), 2, "{}", program.name());
             assert_eq!(store.scan(None, 100).await.unwrap().records.len(), 2, "{}", program.name());
             let quota = Quota::per_hour(NonZeroU32::MIN);
             assert_eq!(store.take(BucketKey::new("acme", ["a"]), quota).await.unwrap(), None, "{}", program.name());
